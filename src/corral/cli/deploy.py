@@ -14,6 +14,7 @@ from corral.cli.deployment_progress import DEPLOYMENTS, done_text, is_final, pro
 from corral.cli.dry_run import DRY, dry_run_option, refuse_wait, show_dry_run
 from corral.cli.group_waits import GROUPS, status_of
 from corral.cli.instance.waits import wait_options
+from corral.cli.terminal.confirmation import act_confirmed, yes_option
 from corral.cli.terminal.output import Item, show_done
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -79,6 +80,7 @@ def given_options(values: dict[str, Any]) -> dict[str, Any]:
 @click.option("--reason", metavar="TEXT", help="Why; shown with the deployment.")
 @update_options
 @dry_run_option
+@yes_option
 @wait_options(WAIT)
 @api_command
 def deploy(
@@ -86,6 +88,7 @@ def deploy(
     group: str,
     reason: str | None,
     dry_run: bool,
+    yes: bool,
     wait: bool,
     timeout: int,
     **options: Any,
@@ -93,7 +96,15 @@ def deploy(
     """Deploy a group. Its instances come to the present document and templates, as 'update' of the group says; an option
     overrides a field of it for this deployment."""
     order_deployment(
-        session, group, "deploy", reason, given_options(options), dry_run=dry_run, wait=wait, timeout=timeout
+        session,
+        group,
+        "deploy",
+        reason,
+        given_options(options),
+        dry_run=dry_run,
+        yes=yes,
+        wait=wait,
+        timeout=timeout,
     )
 
 
@@ -105,9 +116,11 @@ def order_deployment(
     options: dict[str, Any],
     *,
     dry_run: bool,
+    yes: bool,
     wait: bool,
     timeout: int,
 ) -> None:
+    """Begin a deployment; a yes is asked for where players would be cut off."""
     body: dict[str, Any] = {"options": options} if options else {}
     if reason:
         body["reason"] = reason
@@ -117,7 +130,13 @@ def order_deployment(
         found = session.client.post(path, body, params=DRY)
         show_dry_run(session, f"group '{group}'", found, change="deployed" if found["changes"] else "")
         return
-    begun = session.client.post(path, body)
+    begun = act_confirmed(
+        f"{verb} group '{group}'",
+        lambda query: session.client.post(path, body, params=query),
+        group,
+        yes=yes,
+        ask=False,
+    )
     if verb == "restart":  # answered with the group
         begun = session.client.get(f"{DEPLOYMENTS}/{segment(str(status_of(begun).get('deployment')))}")
     if wait:

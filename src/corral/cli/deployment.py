@@ -21,7 +21,7 @@ from corral.cli.deployment_progress import (
 from corral.cli.failure import CommandRefused, note, printable
 from corral.cli.group_waits import GROUPS
 from corral.cli.instance.waits import wait_options
-from corral.cli.terminal.confirmation import confirm, yes_option
+from corral.cli.terminal.confirmation import act_confirmed, confirm, yes_option
 from corral.cli.terminal.output import (
     Column,
     Item,
@@ -155,11 +155,19 @@ def _find(session: ApiSession, id: str) -> Any:
         return found[0]
 
 
-def _order(session: ApiSession, id: str, verb: str, reason: str | None = None) -> Any:
+def _order(
+    session: ApiSession,
+    id: str,
+    verb: str,
+    reason: str | None = None,
+    *,
+    query: dict[str, str] | None = None,
+) -> Any:
     """Order it, and say so when it was the case already."""
     found = _find(session, id)
     body = {"reason": reason} if reason else None
-    changed = session.client.post(f"{DEPLOYMENTS}/{segment(str(found['id']))}/{verb}", body)
+    path = f"{DEPLOYMENTS}/{segment(str(found['id']))}/{verb}"
+    changed = session.client.post(path, body, params=query)
     same = (found.get("id"), found.get("state")) == (changed.get("id"), changed.get("state"))
     if same and found.get("revision") == changed.get("revision"):
         note(f"'{verb}' changed nothing: it is {changed.get('state')} already")
@@ -219,8 +227,12 @@ def promote(session: ApiSession, id: str, wait: bool, timeout: int) -> None:
 def rollback(session: ApiSession, id: str, reason: str | None, yes: bool, wait: bool, timeout: int) -> None:
     """Bring the instances of a group back to the stable revision."""
     found = _find(session, id)
-    confirm(f"bring group '{found['group']}' back to revision {found['stable']}", yes=yes)
-    changed = _order(session, str(found["id"]), "rollback", reason)
+    changed = act_confirmed(
+        f"bring group '{found['group']}' back to revision {found['stable']}",
+        lambda query: _order(session, str(found["id"]), "rollback", reason, query=query),
+        str(found["group"]),
+        yes=yes,
+    )
     _waited(session, changed, wait, timeout, end="ROLLED_BACK")
 
 

@@ -39,6 +39,14 @@ def refuse_wait(wait: bool) -> None:
         raise WrongUsage("--wait and --dry-run: there is nothing to wait for", hint="leave one of them out")
 
 
+def _cut(each: Item) -> str:
+    """When players of an instance that leaves are no longer waited for."""
+    seconds = each.get("cut_after_seconds")
+    if seconds is None or each["players"] == 0:
+        return ""
+    return f", cut off {f'after {seconds} s' if seconds else 'at once'}"
+
+
 def show_dry_run(session: ApiSession, subject: str, found: Item, *, change: str | None = None) -> None:
     """What an order would do. `subject`: whom it is about, such as "group 'lobby'". `change`: what would become of it,
     empty for nothing; None: as the answer says."""
@@ -52,7 +60,7 @@ def show_dry_run(session: ApiSession, subject: str, found: Item, *, change: str 
     for each in found["instances"]:
         known = "unknown players" if each["players"] is None else counted(each["players"], "player")
         text = _EFFECTS.get(each["effect"], "{id} on node '{node}': {effect}").format_map(each)
-        click.echo(printable(f"  {text} ({known})"))
+        click.echo(printable(f"  {text} ({known}{_cut(each)})"))
     for each in found["worlds"]:
         click.echo(
             printable(f"  would leave the world of {each['id']} on node '{each['node']}': {each['place']}")

@@ -101,7 +101,9 @@ def restart(
     """Replace every instance of a group, one after the other. It is a deployment to a revision with the same contents."""
     given = given_options(options)
     if not at_once:
-        order_deployment(session, name, "restart", reason, given, dry_run=dry_run, wait=wait, timeout=timeout)
+        order_deployment(
+            session, name, "restart", reason, given, dry_run=dry_run, yes=yes, wait=wait, timeout=timeout
+        )
         return
     if wait or dry_run or reason or given:
         raise WrongUsage("--at-once takes none of the other options", hint="leave it out, or them")

@@ -336,3 +336,58 @@ def test_the_name_of_a_group_stands_for_its_last_deployment_also_in_why(
     server.answers["GET", f"{_ONE}/why"] = (200, answer)
     for command in (("why", "deployment/lobby"), ("deployment", "why", "lobby")):
         assert corral(*command).stdout == "3 of 6 are updated\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [
+        (("deploy", "lobby"), "/api/v1/groups/lobby/deploy"),
+        (("group", "restart", "lobby"), "/api/v1/groups/lobby/restart"),
+        (("deployment", "rollback", "dep-1"), f"{_ONE}/rollback"),
+    ],
+)
+def test_players_that_would_be_cut_off_need_a_yes(
+    server: StandIn, corral: Corral, told: Callable[..., None], command: tuple[str, ...], path: str
+) -> None:
+    told(deployment())
+
+    def asked(request: Request) -> Any:
+        if request.query.get("confirm") == "lobby":
+            found = deployment()
+            return 200, {**found, "status": {"deployment": "dep-1"}}
+        return refused(
+            409, "CONFIRMATION_REQUIRED", "players would be cut off: 'lobby-4' (12 players) after 1 s"
+        )
+
+    server.answers["POST", path] = asked
+    if command[0] != "deployment":  # that asks anyway
+        scripted = corral(*command)
+        assert (scripted.returncode, "add --yes if that is meant" in scripted.stderr) == (1, True)
+    meant = corral(*command, "--yes")
+    assert meant.returncode == 0, meant.stderr
+    assert "'lobby-4' (12 players) after 1 s" in meant.stderr
+
+
+def test_a_dry_run_says_when_players_are_cut_off(server: StandIn, corral: Corral) -> None:
+    base = {"group": "lobby", "node": "web-1"}
+    found = {
+        "changes": [{"group": "lobby", "change": "deployed", "fields": []}],
+        "instances": [
+            {**base, "id": "lobby-1", "players": 5, "effect": "stopped_when_empty", "cut_after_seconds": 0},
+            {**base, "id": "lobby-2", "players": 3, "effect": "replaced", "cut_after_seconds": 30},
+            {**base, "id": "lobby-3", "players": 0, "effect": "replaced", "cut_after_seconds": 30},
+            {**base, "id": "lobby-4", "players": 1, "effect": "replaced", "cut_after_seconds": None},
+        ],
+        "players": 9,
+        "worlds": [],
+        "warnings": [],
+        "decisions": [],
+    }
+    server.answers[_DEPLOY] = (200, found)
+    assert corral("deploy", "lobby", "--dry-run").stdout.splitlines() == [
+        "  would stop lobby-1 on node 'web-1' when it is empty (5 players, cut off at once)",
+        "  would replace lobby-2 on node 'web-1' (3 players, cut off after 30 s)",
+        "  would replace lobby-3 on node 'web-1' (0 players)",
+        "  would replace lobby-4 on node 'web-1' (1 player)",
+        "group 'lobby' would be deployed (dry run: nothing was written)",
+    ]

@@ -12,7 +12,10 @@ from http_rig import Rig
 
 from corral.controller.state.collections import DEPLOYMENTS
 from corral.controller.state.collections import GROUPS as GROUP_RECORDS
+from corral.domain.decisions import Rule
 from corral.domain.groups.deployments import DeploymentFailure, DeploymentState
+from corral.domain.groups.drain_records import InstanceDrain
+from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.permissions import Role
 
 GROUPS = "/api/v1/groups"
@@ -282,3 +285,87 @@ async def test_revisions_have_the_document_of_their_time_and_what_changed(
     async with rig.client(token) as viewer:
         seen = (await viewer.get(f"{GROUPS}/lobby/revisions/1")).json()
     assert seen["document"]["env"] == {"SECRET": "•••"}
+
+
+async def retired(rig: Rig, count: int, *, serving: int) -> None:
+    """One instance that an earlier deployment has retired, and one that serves, with so many players each."""
+    first = await rig.instance()
+    await rig.report(
+        first.id,
+        wanted=Wanted.DRAIN,
+        state=InstanceState.DRAINING,
+        drain=InstanceDrain(by=Rule.DEPLOY_RETIRE, since=rig.clock.now(), reason="enough are healthy"),
+        retired_by="dep-0",
+    )
+    second = await rig.instance()
+    for record, players in ((first, count), (second, serving)):
+        rig.workload.vitals.players(record.id, record.incarnation, count=players, maximum=20)
+
+
+async def test_a_dry_run_names_retired_instances_and_when_their_players_are_cut_off(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    await retired(rig, 5, serving=3)
+    await changed(client)
+
+    async def leaving(**options: Any) -> list[tuple[Any, ...]]:
+        answer = await client.post(f"{GROUPS}/lobby/deploy", json={"options": options}, params=DRY)
+        fields = ("id", "effect", "players", "cut_after_seconds")
+        return [tuple(each[field] for field in fields) for each in answer.json()["instances"]]
+
+    waited = [("lobby-1", "stopped_when_empty", 5, None), ("lobby-2", "replaced", 3, None)]
+    assert await leaving() == waited
+    cut = [("lobby-1", "stopped_when_empty", 5, 3600), ("lobby-2", "replaced", 3, 3600)]
+    assert await leaving(drain_seconds=3600) == cut
+    assert [each[3] for each in await leaving(drain_seconds=0)] == [0, 0]
+
+
+@pytest.mark.parametrize("verb", ["deploy", "restart"])
+async def test_players_who_would_be_cut_off_are_confirmed_first(
+    client: httpx.AsyncClient, rig: Rig, verb: str
+) -> None:
+    await retired(rig, 5, serving=3)
+    await changed(client)
+    path, cutting = f"{GROUPS}/lobby/{verb}", {"options": {"drain_seconds": 0}}
+    refused = await client.post(path, json=cutting)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "CONFIRMATION_REQUIRED")
+    assert refused.json()["error"]["message"] == (
+        "with drain_seconds 0 players who have not left by then would be cut off: "
+        "'lobby-1' (5 players) at once, 'lobby-2' (3 players) at once"
+    )
+    assert (await client.get(ALL)).json()["items"] == [], "nothing was done"
+    assert (await client.post(path, json=cutting, params={"confirm": "other"})).status_code == 400
+    assert (await client.post(path, json=cutting, params={"confirm": "lobby"})).status_code == 200
+    if verb == "deploy":
+        again = await client.post(path, json=cutting)
+        assert again.status_code == 200, "it was confirmed, and goes on"
+
+
+async def test_nobody_is_asked_where_players_are_waited_for_or_not_known(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    made = await rig.instance()
+    await changed(client)
+    assert (await deployed(client, drain_seconds=0))["options"]["drain_seconds"] == 0
+    rig.workload.vitals.players(made.id, made.incarnation, count=3, maximum=10)
+    await deployed(client)
+    standing = await client.patch(f"{GROUPS}/lobby", json={"update": {"drain_seconds": 60}})
+    assert standing.status_code == 200
+    refused = await client.post(f"{GROUPS}/lobby/deploy", json={})
+    assert refused.status_code == 409, "a standing order of the document is confirmed, too"
+    assert "'lobby-1' (3 players) after 60 s" in refused.json()["error"]["message"]
+
+
+async def test_a_rollback_asks_for_the_players_of_new_instances(client: httpx.AsyncClient, rig: Rig) -> None:
+    made = await rig.instance()
+    await changed(client)
+    begun = await deployed(client, drain_seconds=30)
+    await rig.report(made.id, revision=begun["target"], basis="")
+    rig.workload.vitals.players(made.id, made.incarnation, count=2, maximum=10)
+    await set_state(rig, begun["id"], DeploymentState.ROLLING)
+    refused = await ordered(client, begun["id"], "rollback")
+    assert refused.status_code == 409
+    assert "'lobby-1' (2 players) after 30 s" in refused.json()["error"]["message"]
+    path = f"{ALL}/{begun['id']}/rollback"
+    assert (await client.post(path, params={"confirm": "lobby"})).json()["state"] == "ROLLING_BACK"
+    assert (await client.post(path)).status_code == 200, "it goes back already"

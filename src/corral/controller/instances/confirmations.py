@@ -81,7 +81,7 @@ def before_static_goes(state: ClusterState, group: str, confirm: str, *, by: str
             f"group '{group}' has worlds: {_places(worlds)}. Without 'static' its instances start in new directories, "
             "which are deleted when they stop; the worlds stay where they are and are used again once 'static' is on"
         )
-        _require(by or group, confirm, effects)
+        require_confirmation(by or group, confirm, effects)
 
 
 def before_group_goes(state: ClusterState, group: str, confirm: str) -> None:
@@ -165,7 +165,7 @@ def before_node_is_drained(
     if effects:
         if last:
             effects.append(f"no other instances of their groups are elsewhere: {_names(last)}")
-        _require(node, confirm, f"with node '{node}' {'; '.join(effects)}")
+        require_confirmation(node, confirm, f"with node '{node}' {'; '.join(effects)}")
 
 
 def is_static(state: ClusterState, record: InstanceRecord) -> bool:
@@ -182,10 +182,11 @@ def _require_for(found: Concerned, kind: str, name: str, confirm: str, *, living
     if found.worlds:
         effects.append(f"the worlds {_places(found.worlds)} {worlds}")
     if effects:
-        _require(name, confirm, f"with {kind} '{name}' {'; '.join(effects)}")
+        require_confirmation(name, confirm, f"with {kind} '{name}' {'; '.join(effects)}")
 
 
-def _require(name: str, confirm: str, effects: str) -> None:
+def require_confirmation(name: str, confirm: str, effects: str) -> None:
+    """CONFIRMATION_REQUIRED with the effects, unless confirmed with the name."""
     if confirm == name:
         return
     if confirm:

@@ -13,6 +13,7 @@ from corral.controller.instances.deployments import unplannable_stable
 from corral.controller.instances.drain_progress import groups_without_others
 from corral.controller.instances.plan_signals import PlanSignals
 from corral.controller.instances.plan_view import WorkspaceView
+from corral.controller.instances.player_cuts import leavers
 from corral.controller.instances.revisions import present_basis
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState
@@ -77,6 +78,7 @@ class TouchedInstance(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     players: int | None
     effect: str
+    cut_after_seconds: int | None = None
 
 
 class PlannedShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,24 +179,28 @@ def hold_described(ws: Workspace, signals: PlanSignals, workload: Workloads, nam
 def deployment_described(
     ws: Workspace, signals: PlanSignals, workload: Workloads, deployment: DeploymentRecord
 ) -> DryRunShape:
-    """What a deployment would do: whom it would replace, and what would be decided at once. Nothing changes where one to
-    the same revision, with the same options, is under way or done."""
+    """What a deployment would do: whom it would replace, who is retired already, when players are cut off, and what would
+    be decided at once. Nothing changes where one to the same revision, with the same options, is under way or done."""
     name = deployment.group
     group = ws.require_group(name)
     if ws.state.deployments.find(deployment.id) is not None:
         return _shape((), (), (), ())
     effect = "restarted" if group.spec.static else "replaced"
+    view = signals.view(ws)
+    leaving = leavers(view, deployment)
     touched = [
-        _touched(each, workload, effect)
-        for each in ws.instances_of(name)
-        if stays(each) and not deployment.is_target(each)
+        _touched(
+            each.record, workload, "stopped_when_empty" if each.retired else effect, cut_after=each.cut_after
+        )
+        for each in leaving
     ]
-    begins = plan(signals.view(ws), [name], SHOWN_LIMITS).groups[name].rollout
+    begins = plan(view, [name], SHOWN_LIMITS).groups[name].rollout
     if begins is not None:  # the first look only begins it
         ws.put_deployment(begins.record)
     decisions = plan(signals.view(ws), [name], SHOWN_LIMITS).decisions
     lacking = unplannable_stable(ws, deployment) if deployment.stable else "there is no stable revision"
-    warnings = [f"there will be no way back: {lacking}"] if lacking and touched else []
+    serving = not all(each.retired for each in leaving)
+    warnings = [f"there will be no way back: {lacking}"] if lacking and serving else []
     found = _shape([GroupChangeShape(group=name, change="deployed")], touched, (), warnings)
     return msgspec.structs.replace(
         found, decisions=tuple(planned_shape(each) for each in decisions[:MOST_DECISIONS])
@@ -371,11 +377,14 @@ def _drifting(ws: Workspace, group: GroupRecord, workload: Workloads) -> Iterabl
             yield _touched(record, workload, drift.value)
 
 
-def _touched(record: InstanceRecord, workload: Workloads, effect: str) -> TouchedInstance:
+def _touched(
+    record: InstanceRecord, workload: Workloads, effect: str, *, cut_after: int | None = None
+) -> TouchedInstance:
     return TouchedInstance(
         id=record.id,
         group=record.group,
         node=record.node,
         players=workload.vitals.players_of(record.id),
         effect=effect,
+        cut_after_seconds=cut_after,
     )

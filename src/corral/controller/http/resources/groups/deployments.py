@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.controller.http.messages.call import ApiCall, NoQuery
+from corral.controller.http.messages.call import ApiCall, Confirmed, NoQuery
 from corral.controller.http.messages.paging import Page, decode_cursor, encode_cursor
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_table import Mutate, Read, Route
 from corral.controller.http.resources.dry_runs import (
-    DryRunQuery,
+    ConfirmedOrDry,
     DryRunShape,
     deployment_described,
     dry_mutation,
@@ -30,6 +30,7 @@ from corral.controller.http.resources.groups.deployment_schemas import (
 from corral.controller.http.resources.instances.instance_changes import caller_name, placing, workspace
 from corral.controller.instances import deployments as changes
 from corral.controller.instances.instance_changes import to_restart
+from corral.controller.instances.player_cuts import before_players_are_cut
 from corral.controller.instances.restart_checks import refused_restart
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
@@ -84,7 +85,7 @@ def deploy_group(
     state: ClusterState,
     instances: InstanceControl,
     workload: Workloads,
-    call: ApiCall[DeploymentOrder, DryRunQuery],
+    call: ApiCall[DeploymentOrder, ConfirmedOrDry],
 ) -> Mutation:
     name, order, by = call.path["name"], call.body, caller_name(call)
     ws = workspace(instances, call, "groups.deploy")
@@ -93,6 +94,7 @@ def deploy_group(
     if call.query.dry_run:
         shape = deployment_described(ws, instances.signals, workload, record)
         return dry_mutation("groups.deploy", name, shape)
+    before_players_are_cut(ws, instances.signals.view(ws), record, call.query.confirm)
     return begun(state, instances, call, ws, "groups.deploy", record)
 
 
@@ -127,15 +129,20 @@ def begun(
     )
 
 
-def _ordered(verb: str, order: Callable[..., DeploymentRecord], *, reasoned: bool) -> Callable[..., Mutation]:
-    """The handler of an order about a deployment. `reasoned`: the order takes the reason that was given."""
+def _ordered(
+    verb: str, order: Callable[..., DeploymentRecord], *, reasoned: bool, cuts: bool
+) -> Callable[..., Mutation]:
+    """The handler of an order about a deployment. `reasoned`: the order takes the reason that was given. `cuts`: other
+    instances leave by it, and players may be cut off."""
 
-    def change(state: ClusterState, instances: InstanceControl, call: ApiCall[Any, NoQuery]) -> Mutation:
+    def change(state: ClusterState, instances: InstanceControl, call: ApiCall[Any, Any]) -> Mutation:
         stored = state.deployments.require(call.path["id"])
         action = f"deployments.{verb}"
         ws = workspace(instances, call, action)
         given = {"reason": call.body.reason} if reasoned else {}
         record = order(ws, stored.record.id, by=caller_name(call), **given)
+        if cuts:
+            before_players_are_cut(ws, instances.signals.view(ws), record, call.query.confirm)
         known = state.deployments.find(record.id)
         return Mutation(
             action=action,
@@ -149,15 +156,23 @@ def _ordered(verb: str, order: Callable[..., DeploymentRecord], *, reasoned: boo
     return change
 
 
-def _operation(verb: str, summary: str, order: Callable[..., DeploymentRecord], body: Any = None) -> Mutate:
+def _operation(
+    verb: str,
+    summary: str,
+    order: Callable[..., DeploymentRecord],
+    body: Any = None,
+    *,
+    query: Any = NoQuery,
+) -> Mutate:
     return Mutate(
         method="POST",
         path=f"/api/v1/deployments/{{id}}/{verb}",
         permission=Permission.GROUPS_MANAGE,
         summary=summary,
         body=body,
+        query=query,
         response=DeploymentShape,
-        handler=_ordered(verb, order, reasoned=body is not None),
+        handler=_ordered(verb, order, reasoned=body is not None, cuts=query is Confirmed),
         revises=the_deployment,
         turn=placing,
     )
@@ -170,7 +185,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         permission=Permission.GROUPS_MANAGE,
         summary="Bring the instances of a group to its present document, templates and programs",
         body=DeploymentOrder,
-        query=DryRunQuery,
+        query=ConfirmedOrDry,
         response=DeploymentShape,
         handler=deploy_group,
         dry_run=DryRunShape,
@@ -201,6 +216,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "Bring the instances back to the stable revision, and pin the group to it",
         changes.roll_back_deployment,
         DeploymentReason,
+        query=Confirmed,
     ),
     _operation(
         "cancel",

@@ -11,6 +11,7 @@ from corral.controller.http.messages.call import ApiCall, GivenText, NoQuery, Re
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_table import Mutate, Route
 from corral.controller.http.resources.dry_runs import (
+    ConfirmedOrDry,
     DryRunQuery,
     DryRunShape,
     deployment_described,
@@ -24,6 +25,7 @@ from corral.controller.http.resources.groups.group_changes import changing, the_
 from corral.controller.http.resources.groups.group_schemas import GroupShape
 from corral.controller.http.resources.instances.instance_changes import caller_name, placing, workspace
 from corral.controller.instances import deployments, group_changes, instance_changes
+from corral.controller.instances.player_cuts import before_players_are_cut
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
@@ -119,7 +121,7 @@ def restart_group(
     state: ClusterState,
     instances: InstanceControl,
     workload: Workloads,
-    call: ApiCall[RestartOrder, DryRunQuery],
+    call: ApiCall[RestartOrder, ConfirmedOrDry],
 ) -> Mutation:
     """By a deployment to a revision with the same contents; `at_once`: all of its instances that are wanted."""
     if call.body.at_once:
@@ -131,7 +133,9 @@ def restart_group(
         return deployments.restart_revision(ws, name, by=by, reason=order.reason, options=order.given())
 
     def restart(ws: Workspace) -> GroupRecord:
-        return ws.require_group(begin(ws).group)
+        record = begin(ws)
+        before_players_are_cut(ws, instances.signals.view(ws), record, call.query.confirm)
+        return ws.require_group(record.group)
 
     if not call.query.dry_run:
         return changing(state, instances, call, "groups.restart", restart)
@@ -141,7 +145,7 @@ def restart_group(
 
 
 def _restart_at_once(
-    state: ClusterState, instances: InstanceControl, call: ApiCall[RestartOrder, DryRunQuery]
+    state: ClusterState, instances: InstanceControl, call: ApiCall[RestartOrder, ConfirmedOrDry]
 ) -> Mutation:
     name = call.path["name"]
     if call.query.dry_run or call.body.reason or call.body.given():
@@ -187,7 +191,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "Replace every instance of a group by a deployment; with `at_once` restart all at the same time",
         restart_group,
         body=RestartOrder,
-        query=DryRunQuery,
+        query=ConfirmedOrDry,
         dry_run=DryRunShape,
         turn=placing,
     ),
