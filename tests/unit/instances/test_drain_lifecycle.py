@@ -440,3 +440,20 @@ async def _chain(world: DrainingWorld, id: str, subject: str) -> list[ChainShape
     reads = KeptReads(world)
     reader = ChainReader(world.state, reads, Role.VIEWER, DecisionHistory(reads), [])
     return await reader.chain(await reader.find(id, near=subject))
+
+
+def test_why_leads_from_the_end_of_a_replacement_to_the_undrain() -> None:
+    world = DrainingWorld()
+    ids = world.placed("lobby", "n1", 2)
+    for id in ids:
+        world.count_players(id, 2)
+    world.drain("n1")
+    world.live_on(15)
+    world.undrain("n1")
+    asked = sorted(world.requests, key=lambda each: int(each.removeprefix("req-")))[-1]
+    world.live_on(30)
+    ended = world.by_rule("surplus.stop")
+    assert ended, "the replacements are too many"
+    for each in ended:
+        steps = finished(_chain(world, each.id, each.subject))
+        assert (steps[0].kind, steps[0].id) == ("request", asked), steps

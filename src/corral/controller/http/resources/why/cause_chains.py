@@ -31,6 +31,8 @@ from corral.store.port import ReadEngine
 LONGEST: Final = 20
 _EMPTIED: Final = 10
 """The most nodes that are emptied among whose decisions a cause is looked for."""
+_CHANGED: Final = 20
+"""The most other nodes: one that was undrained is emptied no more, and what moved away from it may be forgotten."""
 _GETS_READY: Final = frozenset({EventType.INSTANCE_RUNNING, EventType.INSTANCE_READY_CHANGED})
 _BEFORE: Final = dt.timedelta(seconds=60)
 _AFTER: Final = dt.timedelta(seconds=5)
@@ -59,7 +61,7 @@ class ChainReader:
 
     async def find(self, id: str, *, near: str = "", node: str = "") -> DecisionHead | None:
         """A decision by its id, among the newest of its journals; `near`: and of those of an instance, a group or a node,
-        and of the nodes that it may have left; `node`: and of this one."""
+        and of the nodes that it may have left, or that were changed last; `node`: and of this one."""
         for journal in (*self._journals, *(self._journals_near(near, node) if near else ())):
             found = (await self._history.heads(journal)).get(id)
             if found is not None:
@@ -76,9 +78,11 @@ class ChainReader:
         left = moved.record.node if moved is not None else ""
         own = subject if self._state.nodes.find(subject) is not None else ""
         here = stored.record.node if stored is not None else ""
-        for each in dict.fromkeys((own, node, here, left, *sorted(self._state.nodes.emptied)[:_EMPTIED])):
-            if each:
-                yield node_decisions(each)
+        near = (own, node, here, left, *sorted(self._state.nodes.emptied)[:_EMPTIED])
+        changed = sorted(self._state.nodes, key=lambda each: each.revision, reverse=True)[:_CHANGED]
+        for name in dict.fromkeys((*near, *(each.record.id for each in changed))):
+            if name:
+                yield node_decisions(name)
 
     async def chain(self, last: DecisionHead | None) -> list[ChainShape]:
         """The steps to a decision, the first cause first, `LONGEST` at most."""
