@@ -457,3 +457,19 @@ def test_why_leads_from_the_end_of_a_replacement_to_the_undrain() -> None:
     for each in ended:
         steps = finished(_chain(world, each.id, each.subject))
         assert (steps[0].kind, steps[0].id) == ("request", asked), steps
+
+
+def test_an_instance_that_drains_keeps_its_reason_when_its_node_was_away() -> None:
+    world = DrainingWorld()
+    [id] = world.placed("lobby", "n1")
+    world.count_players(id, 2)
+    world.drain("n1", reason="kernel update")
+    world.live_on(15)
+    before = world.record(id)
+    assert (before.state, bool(before.reason)) == (InstanceState.DRAINING, True)
+    world.drop("n1")
+    world.live_on(10)
+    assert world.record(id).state is InstanceState.OFFLINE
+    world.come_back("n1", with_runs=True)
+    after = world.record(id)
+    assert (after.state, after.reason) == (InstanceState.DRAINING, before.reason)

@@ -173,7 +173,9 @@ def _advance(ws: Workspace, record: InstanceRecord, report: RunReport) -> Stray 
         readiness=readiness,
         console_end=max(record.console_end, report.console_end),
         home=settled_home(ws, record) if state in _PREPARED else record.home,
-        reason=report.reason if (state, readiness) != (record.state, record.readiness) else record.reason,
+        reason=_reason(record, state, report.reason)
+        if (state, readiness) != (record.state, record.readiness)
+        else record.reason,
     )
     if changed != msgspec.structs.replace(before, console_end=changed.console_end):
         ws.put_instance(changed)
@@ -182,6 +184,13 @@ def _advance(ws: Workspace, record: InstanceRecord, report: RunReport) -> Stray 
     elif readiness is not record.readiness:
         announce_ready(ws, changed)
     return None
+
+
+def _reason(record: InstanceRecord, state: InstanceState, reported: str) -> str:
+    """Why it is in a state that was reported. Its node does not know why it takes no more players."""
+    if state is InstanceState.DRAINING and record.drain is not None:
+        return reported or record.drain.reason
+    return reported
 
 
 def _is_late(record: InstanceRecord, report: RunReport) -> bool:
