@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession
-from corral.cli.failure import CommandFailure, CommandRefused, WaitRanOut
+from corral.cli.failure import CommandFailure, CommandRefused, WaitRanOut, note
 from corral.cli.instance.waits import wait_until
 from corral.cli.terminal.output import Item
 from corral.errors import counted
@@ -40,8 +40,8 @@ def group_state(group: Item) -> str:
 
 
 def until_met(session: ApiSession, name: str, timeout: int) -> Any:
-    """Wait until as many instances are ready as are wanted. A group that is given up for a while is a refusal, at
-    once, if it has fewer."""
+    """Wait until as many instances are ready as are wanted, and no others are there but those that wait for their last
+    players, which are named. A group that is given up for a while is a refusal, at once, if it has fewer."""
     found: list[Any] = []
 
     def look() -> tuple[bool, str]:
@@ -51,17 +51,24 @@ def until_met(session: ApiSession, name: str, timeout: int) -> Any:
             raise _held(name, status["hold"])
         if status.get("paused") and status.get("ready", 0) < status.get("wanted", 0):
             raise _given_up(session, name, str(status["paused"].get("reason", "")))
-        exact = status.get("instances") == status.get("wanted") == status.get("ready")
-        seen = f"{counts_of(found[0])} ready"
-        if draining := status.get("draining"):
-            seen += f", {counted(draining, 'instance waits', 'instances wait')} for the last players to leave"
-        return exact, f"{seen}, {status['reason']}" if status.get("reason") else seen
+        serving = status.get("instances", 0) - status.get("draining", 0)
+        met = serving == status.get("wanted") == status.get("ready")
+        seen = f"{counts_of(found[0])} ready{_draining(status)}"
+        return met, f"{seen}, {status['reason']}" if status.get("reason") else seen
 
     try:
-        wait_until(look, timeout=timeout, what=f"group '{name}' did not have its instances")
+        wait_until(look, timeout=timeout, what=f"group '{name}' did not have its instances", reported=True)
     except WaitRanOut as late:
         raise WaitRanOut(f"{late.message}{_problems(session, name)}", hint=f"corral why {name}") from None
+    if status_of(found[0]).get("draining"):
+        note(f"group '{name}': {counts_of(found[0])} ready{_draining(status_of(found[0]))}")
     return found[0]
+
+
+def _draining(status: Item) -> str:
+    draining = int(status.get("draining", 0))
+    waiting = counted(draining, "instance waits", "instances wait")
+    return f", {waiting} for the last players to leave" if draining else ""
 
 
 def _held(name: str, hold: Item) -> CommandRefused:

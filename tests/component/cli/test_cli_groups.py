@@ -223,6 +223,20 @@ def test_scaling_waits_until_as_many_are_ready(corral: Corral, server: StandIn) 
     assert server.requests[0].body == {"count": 3}
 
 
+def test_scaling_does_not_wait_for_the_players_of_those_that_go(corral: Corral, server: StandIn) -> None:
+    server.answers["POST", "/api/v1/groups/lobby/scale"] = (200, GROUP)
+    server.answers["GET", "/api/v1/groups/lobby"] = growing(
+        with_status(wanted=4, instances=6, ready=3, draining=2),
+        with_status(wanted=4, instances=6, ready=4, draining=2),
+    )
+    done = corral("group", "scale", "lobby", "4", "--wait", "--timeout", "5s")
+    assert (done.returncode, done.stdout) == (0, "group 'lobby' shall have 4 instances\n"), done.stderr
+    assert done.stderr.splitlines() == [
+        "3/4 ready, 2 instances wait for the last players to leave",
+        "group 'lobby': 4/4 ready, 2 instances wait for the last players to leave",
+    ]
+
+
 def test_a_paused_group_can_have_fewer_and_not_more(corral: Corral, server: StandIn) -> None:
     paused = {"reason": "3 failures within 300 s", "until": "2026-01-01T00:05:00Z"}
     server.answers["POST", "/api/v1/groups/lobby/scale"] = (200, GROUP)
@@ -242,6 +256,7 @@ def test_a_wait_that_runs_out_exits_with_4_and_says_what_was_seen(corral: Corral
     done = corral("group", "scale", "lobby", "2", "--wait", "--timeout", "1s")
     assert done.returncode == 4
     assert done.stderr == (
+        "1/2 ready, no node has room\n"
         "error: group 'lobby' did not have its instances within 1 second: "
         "1/2 ready, no node has room\nhint: corral why lobby\n"
     )
@@ -256,7 +271,7 @@ def test_a_wait_that_runs_out_tells_why_instances_did_not_start(corral: Corral, 
     server.answers["GET", "/api/v1/instances"] = (200, {"items": [fine, *failed], "next": None})
     done = corral("group", "scale", "lobby", "2", "--wait", "--timeout", "1s")
     assert done.returncode == 4
-    assert done.stderr.splitlines()[1:] == [
+    assert done.stderr.splitlines()[2:] == [
         "  lobby-1: DISK_FULL at TEMPLATE_APPLY: no room for 'base'",
         "hint: corral why lobby",
     ]

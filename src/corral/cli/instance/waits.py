@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
@@ -13,7 +14,7 @@ from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession
 from corral.cli.failure import CommandFailure, CommandRefused, WaitRanOut, note
 from corral.cli.terminal.output import Item
-from corral.cli.terminal.progress_line import ProgressLine
+from corral.cli.terminal.progress_line import ProgressLine, ProgressReport
 from corral.cli.terminal.values import SpanType
 from corral.errors import counted
 
@@ -40,11 +41,17 @@ def wait_options(default: str = "60s") -> Callable[[F], F]:
 
 
 def wait_until(
-    look: Callable[[], tuple[bool, str]], *, timeout: int, what: str, hint: str | None = None
+    look: Callable[[], tuple[bool, str]],
+    *,
+    timeout: int,
+    what: str,
+    hint: str | None = None,
+    reported: bool = False,
 ) -> None:
-    """Call `look` until it returns true. Its text is shown, and is the reason when time is up."""
+    """Call `look` until it returns true. Its text is shown, and is the reason when time is up. `reported`: off a terminal it
+    is shown, too, one line a change."""
     with only_the_wait_ends():
-        look_until(look, timeout=timeout, what=what, hint=hint)
+        look_until(look, timeout=timeout, what=what, hint=hint, reported=reported)
 
 
 @contextlib.contextmanager
@@ -58,18 +65,23 @@ def only_the_wait_ends() -> Iterator[None]:
 
 
 def look_until(
-    look: Callable[[], tuple[bool, str]], *, timeout: int, what: str, hint: str | None = None
+    look: Callable[[], tuple[bool, str]],
+    *,
+    timeout: int,
+    what: str,
+    hint: str | None = None,
+    reported: bool = False,
 ) -> None:
     """`wait_until`, for a caller that says itself what an interruption means."""
     began = time.monotonic()
     deadline = began + timeout
     pause = _FIRST_PAUSE_SECONDS
-    with ProgressLine() as line:
+    with ProgressReport() if reported else ProgressLine() as line:
         while True:
             done, seen = look()
             if done:
                 return
-            line.show(f"{time.monotonic() - began:.0f}s: {seen}")
+            line.show(f"{time.monotonic() - began:.0f}s: {seen}" if sys.stderr.isatty() else seen)
             if time.monotonic() + pause > deadline:
                 raise WaitRanOut(f"{what} within {counted(timeout, 'second')}: {seen}", hint=hint)
             time.sleep(pause)
