@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
 import click
 
 from corral.cli.api.session import ApiSession
 from corral.cli.apply_output import show_fields
-from corral.cli.failure import WrongUsage, printable
+from corral.cli.failure import WrongUsage, note, printable
+from corral.cli.terminal.confirmation import act_confirmed, confirm
 from corral.cli.terminal.output import Item, show_done
 from corral.errors import counted
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 DRY: Final = {"dry_run": "true"}
 _EFFECTS: Final = {
@@ -47,6 +50,33 @@ def _cut(each: Item) -> str:
     return f", cut off {f'after {seconds} s' if seconds else 'at once'}"
 
 
+def _losses(found: Item) -> Iterator[str]:
+    """A line for each instance that would be touched, and for each world that would be left."""
+    for each in found["instances"]:
+        known = "unknown players" if each["players"] is None else counted(each["players"], "player")
+        text = _EFFECTS.get(each["effect"], "{id} on node '{node}': {effect}").format_map(each)
+        yield f"{text} ({known}{_cut(each)})"
+    for each in found["worlds"]:
+        yield f"would leave the world of {each['id']} on node '{each['node']}': {each['place']}"
+
+
+def act_once_told(
+    question: str,
+    tell: Callable[[], Item],
+    act: Callable[[dict[str, str]], T],
+    name: str,
+    *,
+    yes: bool,
+) -> T:
+    """Do what always needs a yes: ask one question, after what it would do. `tell` makes a dry run."""
+    if not yes and sys.stdin.isatty():
+        found = tell()
+        for text in (*_losses(found), *found["warnings"]):
+            note(f"  {text}")
+    confirm(question, yes=yes)
+    return act_confirmed(question, act, name, yes=True, ask=False) if yes else act({"confirm": name})
+
+
 def show_dry_run(session: ApiSession, subject: str, found: Item, *, change: str | None = None) -> None:
     """What an order would do. `subject`: whom it is about, such as "group 'lobby'". `change`: what would become of it,
     empty for nothing; None: as the answer says."""
@@ -57,14 +87,8 @@ def show_dry_run(session: ApiSession, subject: str, found: Item, *, change: str 
         if each["fields"]:
             click.echo(printable(f"  group '{each['group']}' would be {each['change']}"))
             show_fields(each["fields"])
-    for each in found["instances"]:
-        known = "unknown players" if each["players"] is None else counted(each["players"], "player")
-        text = _EFFECTS.get(each["effect"], "{id} on node '{node}': {effect}").format_map(each)
-        click.echo(printable(f"  {text} ({known}{_cut(each)})"))
-    for each in found["worlds"]:
-        click.echo(
-            printable(f"  would leave the world of {each['id']} on node '{each['node']}': {each['place']}")
-        )
+    for text in _losses(found):
+        click.echo(printable(f"  {text}"))
     for each in found["decisions"]:
         if each["kind"] not in ("stop", "drain") and each["rule"] != "hold.stop":
             where = f" on node '{each['node']}'" if each["node"] else ""

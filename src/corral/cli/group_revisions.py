@@ -9,11 +9,11 @@ import click
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.deploy import WAIT, given_options, order_deployment, update_options
-from corral.cli.dry_run import dry_run_option
+from corral.cli.dry_run import DRY, act_once_told, dry_run_option, show_dry_run
 from corral.cli.failure import WrongUsage
 from corral.cli.group_waits import GROUPS
 from corral.cli.instance.waits import wait_options
-from corral.cli.terminal.confirmation import confirm, yes_option
+from corral.cli.terminal.confirmation import yes_option
 from corral.cli.terminal.output import Column, Item, plain, show_done, show_list, show_one
 from corral.cli.terminal.values import age, full_time
 
@@ -105,8 +105,21 @@ def restart(
             session, name, "restart", reason, given, dry_run=dry_run, yes=yes, wait=wait, timeout=timeout
         )
         return
-    if wait or dry_run or reason or given:
-        raise WrongUsage("--at-once takes none of the other options", hint="leave it out, or them")
-    confirm(f"restart every instance of group '{name}' at once", yes=yes)
-    changed = session.client.post(f"{GROUPS}/{segment(name)}/restart", {"at_once": True})
+    if wait or reason or given:
+        raise WrongUsage("--at-once takes no option but --dry-run and --yes", hint="leave it out, or them")
+    path, body = f"{GROUPS}/{segment(name)}/restart", {"at_once": True}
+
+    def tell() -> Any:
+        return session.client.post(path, body, params=DRY)
+
+    if dry_run:
+        show_dry_run(session, f"group '{name}'", tell())
+        return
+    changed = act_once_told(
+        f"restart every instance of group '{name}' at once",
+        tell,
+        lambda query: session.client.post(path, body, params=query),
+        name,
+        yes=yes,
+    )
     show_done(session.output, changed, f"group '{name}' is being restarted", name="name")

@@ -12,9 +12,9 @@ import click
 
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
-from corral.cli.dry_run import DRY, dry_run_option, refuse_wait, show_dry_run
+from corral.cli.dry_run import DRY, act_once_told, dry_run_option, refuse_wait, show_dry_run
 from corral.cli.failure import CommandRefused, Unreachable, WaitRanOut, WrongUsage, note
-from corral.cli.terminal.confirmation import act_confirmed, confirm, yes_option
+from corral.cli.terminal.confirmation import act_confirmed, yes_option
 from corral.cli.terminal.output import Item, show_done
 from corral.cli.terminal.progress_line import ProgressReport, steps_bar
 from corral.cli.terminal.values import SpanType, short_time
@@ -125,19 +125,25 @@ def _order(
     body: dict[str, Any] = {"reason": reason or "", "force": force}
     if deadline is not None:
         body["deadline_seconds"] = None if deadline == NEVER else deadline
+
+    def tell() -> Any:
+        return session.client.post(path, body, params=DRY)
+
+    def act(query: dict[str, str]) -> Any:
+        return session.client.post(path, body, params=query)
+
     if dry_run:
         refuse_wait(wait)
         change = "shut down" if shutdown else "drained"
-        show_dry_run(session, f"node '{id}'", session.client.post(path, body, params=DRY), change=change)
+        show_dry_run(session, f"node '{id}'", tell(), change=change)
         return
     question = f"shut node '{id}' down" if shutdown else f"drain node '{id}'"
     if force:
         question += ", stopping everything there now"
     if force or shutdown:
-        confirm(question, yes=yes)
-    changed = act_confirmed(
-        question, lambda query: session.client.post(path, body, params=query), id, yes=yes, ask=False
-    )
+        changed = act_once_told(question, tell, act, id, yes=yes)
+    else:
+        changed = act_confirmed(question, act, id, yes=yes, ask=False)
     if wait:
         changed = until_drained(session, changed, timeout or _longest(changed), shutdown=shutdown)
     show_done(session.output, changed, _done_text(id, changed, shutdown=shutdown))

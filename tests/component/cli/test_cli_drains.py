@@ -263,3 +263,31 @@ def test_a_node_and_the_list_show_the_drain(server: StandIn, corral: Corral) -> 
     assert "6 instances run, stops take up to 40 s" in page
     assert "draining 4/10" in corral("node", "list").stdout
     assert json.loads(corral("node", "info", "web-1", "-o", "json").stdout)["drain"]["id"] == "drn-1"
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "name"),
+    [
+        (["node", "drain", "web-1", "--force"], f"{PATH}/drain", "web-1"),
+        (["group", "restart", "lobby", "--at-once"], "/api/v1/groups/lobby/restart", "lobby"),
+    ],
+)
+def test_what_stops_everything_is_asked_about_once_with_all_that_it_ends(
+    server: StandIn, pointed: dict[str, str], command: list[str], path: str, name: str
+) -> None:
+    touched = {"id": "lobby-4", "group": "lobby", "node": "web-1", "players": 12, "effect": "stopped"}
+    dry = {"changes": [], "instances": [touched], "worlds": [], "warnings": ["a world"], "decisions": []}
+
+    def answer(request: Request) -> Any:
+        if request.query.get("dry_run"):
+            return 200, dry
+        if request.query.get("confirm") == name:
+            return 200, {**STEPS[0], "name": "lobby"}
+        return refused(409, "CONFIRMATION_REQUIRED", "a second question")
+
+    server.answers["POST", path] = answer
+    code, seen = on_terminal(command, pointed, answer="y\n")
+    assert code == 0, seen
+    assert "would stop lobby-4 on node 'web-1' at once (12 players)" in seen
+    assert "a world" in seen
+    assert (seen.count("[y/N]"), "second question" in seen) == (1, False)

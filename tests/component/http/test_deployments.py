@@ -369,3 +369,28 @@ async def test_a_rollback_asks_for_the_players_of_new_instances(client: httpx.As
     path = f"{ALL}/{begun['id']}/rollback"
     assert (await client.post(path, params={"confirm": "lobby"})).json()["state"] == "ROLLING_BACK"
     assert (await client.post(path)).status_code == 200, "it goes back already"
+
+
+async def test_a_restart_of_all_at_once_names_players_and_worlds_first(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    await rig.group("smp", static=True)
+    made = await rig.instance("smp")
+    rig.workload.vitals.players(made.id, made.incarnation, count=3, maximum=10)
+    path, body = f"{GROUPS}/smp/restart", {"at_once": True}
+    number = rig.state.number
+    dry = (await client.post(path, json=body, params=DRY)).json()
+    shown = [
+        (each["id"], each["effect"], each["players"], each["cut_after_seconds"]) for each in dry["instances"]
+    ]
+    assert shown == [("smp-1", "restarted", 3, 0)]
+    assert dry["changes"][0]["change"] == "restarted"
+    assert dry["warnings"] == ["worlds that are stopped and used again: 'smp-1' on node 'node-1'"]
+    refused = await client.post(path, json=body)
+    assert (refused.status_code, rig.state.number) == (409, number)
+    assert refused.json()["error"]["message"] == (
+        "players would be cut off at once: 'smp-1' (3 players); "
+        "worlds that are stopped and used again: 'smp-1' on node 'node-1'"
+    )
+    assert (await client.post(path, json=body, params={"confirm": "smp"})).status_code == 200
+    assert rig.state.instances.require("smp-1").record.wanted is Wanted.STOP

@@ -1,8 +1,10 @@
 """Whose players a deployment cuts off: with `drain_seconds`, instances that it retires, or that an earlier one has retired,
-are stopped after so long, players or not. An operator who begins it confirms that for players who are known to be there."""
+are stopped after so long, players or not. An operator who begins it confirms that for players who are known to be there,
+and so does one who restarts a whole group at once."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -10,7 +12,7 @@ import msgspec
 from corral.controller.instances.confirmations import require_confirmation
 from corral.controller.instances.workspace import Workspace
 from corral.domain.groups.deployments import DeploymentRecord
-from corral.domain.groups.instance_records import InstanceRecord
+from corral.domain.groups.instance_records import GroupRecord, InstanceRecord
 from corral.domain.planning.plan_view import PlanView
 from corral.domain.planning.rollout_members import rollout_members
 from corral.errors import counted, short_list
@@ -71,3 +73,25 @@ def before_players_are_cut(
             f"with drain_seconds {seconds} players who have not left by then would be cut off: {short_list(cut, _SHOWN)}",
         )
     return deployment
+
+
+def before_all_restart(
+    view: PlanView, group: GroupRecord, records: Sequence[InstanceRecord], confirm: str
+) -> None:
+    """CONFIRMATION_REQUIRED, unless confirmed: all instances of a group end at the same time, and known players with them."""
+    known = [
+        f"'{each.id}' ({counted(count, 'player')})" for each in records if (count := view.players(each.id))
+    ]
+    if not known:
+        return
+    effects = f"players would be cut off at once: {short_list(known, _SHOWN)}"
+    worlds = world_names(group, records)
+    if worlds:
+        effects += f"; worlds that are stopped and used again: {worlds}"
+    require_confirmation(group.spec.name, confirm, effects)
+
+
+def world_names(group: GroupRecord, records: Sequence[InstanceRecord]) -> str:
+    """The instances that keep worlds, of those given; empty: none does."""
+    kept = records if group.spec.static else ()
+    return short_list((f"'{each.id}' on node '{each.home or each.node}'" for each in kept), _SHOWN)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -13,7 +13,7 @@ from corral.controller.instances.deployments import unplannable_stable
 from corral.controller.instances.drain_progress import groups_without_others
 from corral.controller.instances.plan_signals import PlanSignals
 from corral.controller.instances.plan_view import WorkspaceView
-from corral.controller.instances.player_cuts import leavers
+from corral.controller.instances.player_cuts import leavers, world_names
 from corral.controller.instances.revisions import present_basis
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState
@@ -65,7 +65,8 @@ class FieldChangeShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupChangeShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What would become of a group: `created`, `updated`, `deployed`, `deleted`, `held` or `released`."""
+    """What would become of a group: `created`, `updated`, `deployed`, `restarted` (at once), `deleted`, `held` or
+    `released`."""
 
     group: str
     change: str
@@ -205,6 +206,17 @@ def deployment_described(
     return msgspec.structs.replace(
         found, decisions=tuple(planned_shape(each) for each in decisions[:MOST_DECISIONS])
     )
+
+
+def restart_described(
+    workload: Workloads, group: GroupRecord, running: Sequence[InstanceRecord]
+) -> DryRunShape:
+    """What a restart of all these instances of a group at the same time would do."""
+    touched = [_touched(each, workload, "restarted", cut_after=0) for each in running]
+    worlds = world_names(group, running)
+    warnings = [f"worlds that are stopped and used again: {worlds}"] if worlds else []
+    change = [GroupChangeShape(group=group.spec.name, change="restarted")] if touched else []
+    return _shape(change, touched, (), warnings)
 
 
 def removal_described(concerned: Concerned, workload: Workloads) -> DryRunShape:

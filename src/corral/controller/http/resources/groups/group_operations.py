@@ -18,6 +18,7 @@ from corral.controller.http.resources.dry_runs import (
     described,
     dry_mutation,
     hold_described,
+    restart_described,
 )
 from corral.controller.http.resources.groups.deployment_schemas import RestartOrder
 from corral.controller.http.resources.groups.deployments import refuse_unplanned
@@ -25,7 +26,7 @@ from corral.controller.http.resources.groups.group_changes import changing, the_
 from corral.controller.http.resources.groups.group_schemas import GroupShape
 from corral.controller.http.resources.instances.instance_changes import caller_name, placing, workspace
 from corral.controller.instances import deployments, group_changes, instance_changes
-from corral.controller.instances.player_cuts import before_players_are_cut
+from corral.controller.instances.player_cuts import before_all_restart, before_players_are_cut
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
@@ -125,7 +126,7 @@ def restart_group(
 ) -> Mutation:
     """By a deployment to a revision with the same contents; `at_once`: all of its instances that are wanted."""
     if call.body.at_once:
-        return _restart_at_once(state, instances, call)
+        return _restart_at_once(state, instances, workload, call)
     name, order, by = call.path["name"], call.body, caller_name(call)
 
     def begin(ws: Workspace) -> DeploymentRecord:
@@ -145,22 +146,32 @@ def restart_group(
 
 
 def _restart_at_once(
-    state: ClusterState, instances: InstanceControl, call: ApiCall[RestartOrder, ConfirmedOrDry]
+    state: ClusterState,
+    instances: InstanceControl,
+    workload: Workloads,
+    call: ApiCall[RestartOrder, ConfirmedOrDry],
 ) -> Mutation:
     name = call.path["name"]
-    if call.query.dry_run or call.body.reason or call.body.given():
-        raise invalid(
-            "at_once", "a restart of all at once is no deployment", "leave out reason, options and dry_run"
-        )
+    if call.body.reason or call.body.given():
+        raise invalid("at_once", "a restart of all at once is no deployment", "leave out reason and options")
 
     def restart(ws: Workspace) -> GroupRecord:
         record = ws.require_group(name)
         instance_changes.refuse_abstract(record)
+        running = instance_changes.to_restart(ws, record)
+        before_all_restart(instances.signals.view(ws), record, running, call.query.confirm)
         if instance_changes.restart_all(ws, record, reason="the group is restarted"):
             ws.put_group(record)  # the revision in the answer is the group's own
         return record
 
-    return changing(state, instances, call, "groups.restart", restart)
+    if not call.query.dry_run:
+        return changing(state, instances, call, "groups.restart", restart)
+    ws = workspace(instances, call, "groups.restart")
+    group = ws.require_group(name)
+    instance_changes.refuse_abstract(group)
+    running = instance_changes.to_restart(ws, group)
+    instance_changes.restart_all(ws, group, reason="the group is restarted")
+    return dry_mutation("groups.restart", name, restart_described(workload, group, running))
 
 
 def _operation(verb: str, summary: str, handler: Callable[..., Mutation], **more: Any) -> Mutate:
