@@ -149,6 +149,26 @@ def test_a_placement_says_by_what_its_node_was_chosen(others, wanted, chosen, ex
     assert (found.node, found.choice) == (chosen, expected)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "given", "expected"),
+    [
+        ({"nodes": ("n1",)}, {}, RefusalCode.CHOICE),
+        ({"node_labels": {"zone": "a"}}, {"labels": {}}, RefusalCode.LABELS),
+        ({}, {"runtimes": frozenset({"tmux"})}, RefusalCode.RUNTIME),
+        ({"node_capabilities": ("memory-limit",)}, {"capabilities": frozenset()}, RefusalCode.CAPABILITY),
+    ],
+)
+def test_a_node_that_never_suits_is_excluded_though_its_score_could_not_win(wanted, given, expected):
+    traits = {"labels": {"zone": "a"}, "capabilities": frozenset({"memory-limit"})}
+    small = node("n2", **{**traits, "usage": usage_of([reservation(memory=500)]), **given})
+    found = place(spec(**wanted), [node("n1", **traits), small])
+    assert isinstance(found, Placement)
+    assert (found.node, found.below, found.bounds) == ("n1", 0, ())
+    assert [(each.node, each.code) for each in found.refusals] == [("n2", expected)]
+    assert found.choice is PlacementChoice.ONLY
+    assert found.counts() == {expected.value: 1}
+
+
 def test_a_placement_says_that_it_was_a_tie():
     found = place(spec(memory_mb=100), [node("n1"), node("n2")])
     assert isinstance(found, Placement)

@@ -87,7 +87,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     ties: tuple[str, ...] = ()
     """Nodes that have the same score, and are not preferred by the hash."""
     below: int = 0
-    """The number of further nodes, whose scores cannot be higher: they were not looked at."""
+    """The number of further nodes, whose scores cannot be higher: no more was looked at than whether they suit the group."""
     bounds: tuple[tuple[str, float], ...] = ()
     """Some of these, with the highest scores that they could have."""
 
@@ -150,19 +150,19 @@ class _Search:
 
     def run(self) -> Placement | PlacementRefusal:
         request = self._request
-        seen = 0
+        seen = excluded = 0
         bounds: list[tuple[str, float]] = []
         rooms = iter(self._table.rooms(request.prefer, request.only))
         for room in rooms:
             if self._best is not None and self._is_below(room):
-                bounds = self._bounds(room, rooms)
+                bounds, excluded = self._bounds(room, rooms)
                 break
             seen += 1
             self._look_at(room)
         if self._best is None:
             return PlacementRefusal.by_nodes(self._refusals)
         best = self._best
-        below = len(self._table) - seen if request.only is None else 0
+        below = len(self._table) - seen - excluded if request.only is None else 0
         return Placement(
             node=best.node,
             ports=best.ports,
@@ -175,15 +175,25 @@ class _Search:
             bounds=tuple(bounds),
         )
 
-    def _bounds(self, first: Room, rest: Iterator[Room]) -> list[tuple[str, float]]:
-        """The highest scores that nodes could have which are not looked at. Where the instance was before it stays,
-        whatever the scores of others."""
+    def _bounds(self, first: Room, rest: Iterator[Room]) -> tuple[list[tuple[str, float]], int]:
+        """The highest scores that nodes could have which are not looked at, and how many of them never take the group:
+        these are refusals, and looked for among all if the group is particular about nodes. Where the instance was before
+        it stays, whatever the scores of others."""
         if self._best is None or self._best.rank[0]:
-            return []
-        return [
-            (room.view.id, round(room.base + self._attraction, _DIGITS))
-            for room in (first, *itertools.islice(rest, _BOUNDS - 1))
-        ]
+            return [], 0
+        spec = self._spec
+        particular = spec.nodes or spec.node_labels or spec.node_capabilities
+        rooms = itertools.chain((first,), rest if particular else itertools.islice(rest, _BOUNDS - 1))
+        bounds: list[tuple[str, float]] = []
+        excluded = 0
+        for room in rooms:
+            refusal = self._unsuited(room.view)
+            if refusal is not None:
+                self._refusals.append(refusal)
+                excluded += 1
+            elif len(bounds) < _BOUNDS:
+                bounds.append((room.view.id, round(room.base + self._attraction, _DIGITS)))
+        return bounds, excluded
 
     def _choice(self, best: _Candidate, below: int) -> PlacementChoice:
         request = self._request
