@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -114,6 +115,11 @@ class GroupFile(Value, frozen=True, kw_only=True):
 
     place: str
     body: Any
+    file: str = ""
+    """Its own file; empty: it is within the scenario, at `path`."""
+    lines: Mapping[str, int] = {}
+    """The lines of its top-level fields in that file, where they are known."""
+    path: tuple[str | int, ...] = ()
 
 
 class Scenario(Value, frozen=True, kw_only=True):

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from corral.errors import Code, Rejected, counted
-from corral.simulation.field_reader import ScenarioFaults, ScenarioField
+from corral.simulation.field_reader import MOST_FAULTS_SHOWN, Path, ScenarioFaults, ScenarioField
 from corral.simulation.scenario import Scenario
+from corral.simulation.scenario_groups import GroupFault, check_groups
 from corral.simulation.scenario_reader import ScenarioReader
 from corral.system.document_limits import MOST_BYTES, MalformedDocument, ValueTally
 from corral.system.document_sets import bodies_in, shown_file
@@ -61,27 +62,55 @@ def scenario_in(text: str, *, file: str) -> Scenario:
         message = f"{shown_file(file)} has {counted(len(documents), 'document')}: a scenario is one"
         raise ScenarioRejected(message, (), hint="write run, nodes and groups into one document")
     faults = ScenarioFaults()
-    scenario = ScenarioReader(file).read(ScenarioField(documents[0].body, (), faults))
-    if faults.found:
-        raise _rejected(file, text, faults)
+    top = ScenarioField(documents[0].body, (), faults)
+    scenario = ScenarioReader(file).read(top)
+    whole = not any(each.path[:1] == ("groups",) for each in faults.found)
+    wrong = check_groups(scenario, whole=whole).faults
+    if faults.found or wrong:
+        raise _rejected(file, text, faults, wrong)
     return scenario
 
 
-def _rejected(file: str, text: str, faults: ScenarioFaults) -> ScenarioRejected:
+def _rejected(file: str, text: str, faults: ScenarioFaults, groups: Sequence[GroupFault]) -> ScenarioRejected:
     line_of = _Lines(text)
+    for fault in groups:  # those of group files follow, with their own lines
+        if fault.document is None or not fault.document.file:
+            faults.add(*_within(fault))
     lines = []
     for each in faults.found:
         path = each.shown_path
         place = shown_file(file, line_of.find(each.path))
         lines.append(f"{place}: {path}: {each.message}" if path else f"{place}: {each.message}")
-    if faults.left_out:
-        lines.append(f"and {counted(faults.left_out, 'more error')}")
-    count = len(faults.found) + faults.left_out
+    elsewhere = [each for each in groups if each.document is not None and each.document.file]
+    lines += [_in_file(each) for each in elsewhere[:MOST_FAULTS_SHOWN]]
+    left_out = faults.left_out + max(0, len(elsewhere) - MOST_FAULTS_SHOWN)
+    if left_out:
+        lines.append(f"and {counted(left_out, 'more error')}")
+    count = len(faults.found) + faults.left_out + len(elsewhere)
     return ScenarioRejected(
         f"{counted(count, 'error')} in {shown_file(file)}",
         lines,
         hint="correct what is listed; docs/reference/scenario.yaml has every key",
     )
+
+
+def _within(fault: GroupFault) -> tuple[Path, str]:
+    """The path of a fault in the scenario itself, and its text without the field."""
+    start = fault.document.path if fault.document is not None else fault.path
+    steps = tuple(fault.field.split("/")) if fault.field else ()
+    return (*start, *steps), fault.message.removeprefix(f"{fault.field}: ")
+
+
+def _in_file(fault: GroupFault) -> str:
+    """A fault of a group file, as `corral apply` shows it."""
+    document = fault.document
+    assert document is not None
+    line = document.lines.get(fault.field.partition("/")[0])
+    place = shown_file(document.file, line) if line else document.place
+    named = (
+        not fault.field or fault.message.startswith(f"{fault.field}:") or f"'{fault.field}'" in fault.message
+    )
+    return f"{place}: {fault.message}" if named else f"{place}: {fault.field}: {fault.message}"
 
 
 class _Lines:

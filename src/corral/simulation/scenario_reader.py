@@ -30,6 +30,7 @@ from corral.simulation.scenario import (
     Seating,
 )
 from corral.system.document_sets import read_set, shown_file
+from corral.system.spans import span_text
 
 KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "": ("run", "nodes", "groups", "boot", "load", "faults", "expect"),
@@ -69,8 +70,8 @@ _DAY: Final = 86_400
 
 
 class ScenarioReader:
-    """Reads one scenario; the names of groups and nodes are known before what refers to them is read. Names of groups are
-    not looked at where some of these cannot be read."""
+    """Reads one scenario; the names of groups and nodes are known before what refers to them is read. Names are not looked
+    at where some groups, or nodes, cannot be read."""
 
     def __init__(self, file: str) -> None:
         """`file`: the name of the scenario's file, to which the paths of group files are relative."""
@@ -78,6 +79,8 @@ class ScenarioReader:
         self._seconds = LONGEST_SECONDS
         self._abstract: frozenset[str] = frozenset()
         """Groups that have no instances."""
+        self._ends = False
+        """Is the end of the run known?"""
 
     def read(self, top: ScenarioField) -> Scenario:
         fields = top.object(*KEYS[""])
@@ -88,7 +91,9 @@ class ScenarioReader:
         groups = self._groups(listed)
         names = None if listed is None or listed.has_faults else _names(groups)
         self._abstract = _abstract_names(groups)
-        known_nodes = [each.id for each in nodes]
+        given = fields.get("nodes")
+        known_nodes = None if given is None or given.has_faults else [each.id for each in nodes]
+        self._ends = "run" in fields and not fields["run"].has_faults
         return Scenario(
             run=run,
             nodes=nodes,
@@ -163,7 +168,7 @@ class ScenarioReader:
                     each.fault(f"{error.message}; {error.hint}")
                     continue
                 place = shown_file(self._file)
-                found.append(GroupFile(place=f"{place}: groups[{each.path[-1]}]", body=body))
+                found.append(GroupFile(place=f"{place}: groups[{each.path[-1]}]", body=body, path=each.path))
             else:
                 each.fault("write the path of a file, or a group as an object")
         if field and isinstance(field.value, list) and not field.value:
@@ -185,7 +190,10 @@ class ScenarioReader:
             return []
         for fault in documents.faults:
             field.fault(f"{fault.path}: {fault.message}")
-        return [GroupFile(place=each.path, body=each.body) for each in documents.documents]
+        return [
+            GroupFile(place=each.path, body=each.body, file=each.file, lines=each.lines)
+            for each in documents.documents
+        ]
 
     def _boot(self, field: ScenarioField) -> BootModel:
         fields = field.object(*KEYS["boot"])
@@ -237,14 +245,14 @@ class ScenarioReader:
         return tuple(found)
 
     def _faults_of(
-        self, field: ScenarioField | None, nodes: Sequence[str], groups: Sequence[str] | None
+        self, field: ScenarioField | None, nodes: Sequence[str] | None, groups: Sequence[str] | None
     ) -> tuple[Fault, ...]:
         listed = field.items(most=MOST_FAULTS) if field else ()
         found = [self._fault(each, nodes, groups) for each in listed]
         return tuple(sorted((each for each in found if each is not None), key=lambda each: each.at))
 
     def _fault(
-        self, field: ScenarioField, nodes: Sequence[str], groups: Sequence[str] | None
+        self, field: ScenarioField, nodes: Sequence[str] | None, groups: Sequence[str] | None
     ) -> Fault | None:
         fields = field.object(*KEYS["faults"])
         at = field.required(fields, "at")
@@ -265,9 +273,14 @@ class ScenarioReader:
         limit = fields.get("deadline" if kind is FaultKind.DRAIN else "for")
         least = 0 if kind is FaultKind.DRAIN else 1
         of_node = kind not in (FaultKind.LEADER, FaultKind.DEPLOY)
+        begins = at.span(least=0, most=LONGEST_SECONDS) if at else 0
+        if at and self._ends and begins > self._seconds:
+            at.fault(
+                f"the run ends after {span_text(self._seconds)}, before this; make it longer, or leave this out"
+            )
         return Fault(
             kind=kind,
-            at=at.span(least=0, most=LONGEST_SECONDS) if at else 0,
+            at=begins,
             node=str(subject.value) if of_node else "",
             group=str(subject.value) if kind is FaultKind.DEPLOY else "",
             boot=self._boot(fields["boot"]) if "boot" in fields else None,
@@ -352,14 +365,14 @@ def _range(field: ScenarioField, default: tuple[float, float]) -> tuple[float, f
 
 
 def _check_subject(
-    kind: FaultKind, subject: ScenarioField, nodes: Sequence[str], groups: Sequence[str] | None
+    kind: FaultKind, subject: ScenarioField, nodes: Sequence[str] | None, groups: Sequence[str] | None
 ) -> None:
-    """`groups`: None where not all of them are known."""
+    """`nodes` and `groups`: None where not all of them are known."""
     if kind is FaultKind.LEADER:
         if subject.value != "change":
             subject.fault("write 'leader: change'")
     elif kind is FaultKind.DEPLOY:
         if groups is not None and subject.value not in groups:
             subject.unknown("group", str(subject.value), groups)
-    elif subject.value not in nodes:
+    elif nodes is not None and subject.value not in nodes:
         subject.unknown("node", str(subject.value), nodes)

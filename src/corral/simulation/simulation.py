@@ -8,14 +8,13 @@ from typing import Final
 import msgspec
 
 from corral.controller.instances.deployments import deploy_group
-from corral.controller.instances.group_apply import GivenDocument, check_set
 from corral.controller.instances.group_changes import patch_group
-from corral.controller.instances.group_writes import GroupWrite, StoredGroups, store_write
+from corral.controller.instances.group_writes import GroupWrite, store_write
 from corral.controller.instances.node_drains import DrainOrder, drain_node, undrain_node
 from corral.controller.instances.workspace import Workspace
 from corral.controller.reconcile.lost_nodes import awaited_nodes
 from corral.controller.state.collections import GROUPS, INSTANCES
-from corral.domain.groups.group import GroupSpec, TemplateSelection
+from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import GroupRecord, is_ready
 from corral.domain.instance_states import Wanted
 from corral.domain.planning.schedules import scheduled
@@ -26,14 +25,13 @@ from corral.simulation.model_nodes import RECONNECT_SECONDS, ModelNodes
 from corral.simulation.model_players import GroupPlayers, LoadCurve
 from corral.simulation.model_runs import ModelRun
 from corral.simulation.scenario import BootModel, Fault, FaultKind, Scenario, Seating
-from corral.simulation.scenario_files import ScenarioRejected
+from corral.simulation.scenario_groups import COMMAND, resolved_groups
 from corral.simulation.timeline import Timeline
 from corral.simulation.virtual_time import TICKS, Agenda, Chance, SeededEntropy, VirtualClock, ticks
 from corral.store.port import Commit
 
 _SWEEP_SECONDS: Final = 3600
 _BY_SCENARIO: Final = "the scenario"
-_COMMAND: Final = ("simulated",)
 _VERSION: Final = "version-"
 _MOST_TURNS: Final = 100_000
 """Turns at one moment: more of them would go on for ever."""
@@ -284,7 +282,7 @@ class Simulation:
         """Deploy a version that differs from the last one in its command, by which its runs are known."""
         name = fault.group
         self._deployed.append(fault.boot or self._scenario.boot.get(name, BootModel()))
-        command = [*_COMMAND, f"{_VERSION}{len(self._deployed)}"]
+        command = [*COMMAND, f"{_VERSION}{len(self._deployed)}"]
 
         def deploy(ws: Workspace) -> None:
             patch_group(ws, name, {"command": command})
@@ -296,7 +294,7 @@ class Simulation:
         """How a run starts: by the version that its plan names."""
         plan = self.controller.state.plans.find(run.plan_hash)
         command: list[str] = msgspec.json.decode(plan.record.body)["command"] if plan is not None else []
-        if len(command) > len(_COMMAND):
+        if len(command) > len(COMMAND):
             return self._deployed[int(command[-1].removeprefix(_VERSION)) - 1]
         return self._scenario.boot.get(run.group, BootModel())
 
@@ -342,45 +340,3 @@ def _seating(scenario: Scenario, group: str) -> Seating:
 
 def _after(fault: Fault) -> str:
     return f" after {counted(fault.seconds, 'second')}" if fault.seconds else " at once"
-
-
-def resolved_groups(scenario: Scenario) -> dict[str, GroupSpec]:
-    """The groups of a scenario with the fields of their parents, checked as `corral apply` checks them, without what
-    concerns only the files of their instances. ScenarioRejected has everything that is wrong with them."""
-    given = [GivenDocument(each.place, each.body) for each in scenario.groups]
-    checked = check_set(given, StoredGroups({}, {}), ())
-    lines = [
-        f"{each.path or each.group}: {each.error.message}"
-        + (f"; {each.error.hint}" if each.error.hint else "")
-        for each in checked.faults
-    ]
-    for name in scenario.load:
-        spec = checked.resolved.specs.get(name)
-        if spec is not None and not spec.max_players:
-            lines.append(f"load.{name}: group '{name}' has no 'max_players'; say how many an instance takes")
-    if lines:
-        text = f"{counted(len(lines), 'error')} in the groups of the scenario"
-        raise ScenarioRejected(text, lines, hint="correct what is listed")
-    return {name: _without_files(spec) for name, spec in checked.resolved.specs.items()}
-
-
-def _without_files(spec: GroupSpec) -> GroupSpec:
-    """There are no templates, programs and modules in a simulation, and nothing is executed."""
-    if spec.abstract:
-        return spec
-    return msgspec.structs.replace(
-        spec,
-        command=_COMMAND,
-        args=(),
-        env={},
-        variables={},
-        variable_types={},
-        strict_variables=False,
-        templates=(),
-        template_selection=TemplateSelection(),
-        merge=(),
-        patches=(),
-        artifact=None,
-        extensions=(),
-        jvm=None,
-    )

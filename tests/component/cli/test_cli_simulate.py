@@ -198,7 +198,9 @@ def test_wrong_groups_are_refused_with_their_file(offline, path):
     lobby.write_text(LOBBY + "memry_mb: 3\n")
     done = offline("simulate", path)
     assert done.returncode == 1
-    assert done.stderr.splitlines()[0] == f"{lobby}: unknown field 'memry_mb'; did you mean 'memory_mb'?"
+    line = len((LOBBY + "memry_mb: 3").splitlines())
+    told = f"{lobby}:{line}: unknown field 'memry_mb'; did you mean 'memory_mb'?"
+    assert done.stderr.splitlines()[0] == told
 
 
 REPORTER = """\

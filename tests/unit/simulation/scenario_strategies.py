@@ -10,6 +10,7 @@ import hypothesis.strategies as st
 from corral.domain.groups.instance_records import live
 from corral.domain.planning.schedules import scheduled
 from corral.simulation.simulation import Simulation
+from corral.system.spans import span_seconds
 
 MINUTE = 60
 
@@ -108,7 +109,9 @@ def scenario_bodies(draw: st.DrawFn, *, crash: bool = True, faults: bool = True)
                 "boot": {"seconds": [1, 30], "crash": found[2]},
             }
         )
-        body["faults"] = draw(st.lists(st.one_of(cut, kill, leader, drain, deploy), max_size=6))
+        drawn = draw(st.lists(st.one_of(cut, kill, leader, drain, deploy), max_size=6))
+        ends = span_seconds(body["run"]["for"]) or 0
+        body["faults"] = [each for each in drawn if (span_seconds(each["at"]) or 0) <= ends]
     body["load"] = {
         name: {**load, "points": [[f"{at}s", number] for at, number in load["points"]]}
         for name, load in body["load"].items()

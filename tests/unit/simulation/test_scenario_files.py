@@ -65,7 +65,7 @@ def test_the_example_of_the_design_is_read(files):
 def test_a_scenario_may_be_json(tmp_path):
     (tmp_path / "s.json").write_text(
         '{"run": {"for": "1h"}, "nodes": [{"id": "a", "memory_mb": 1, "cpus": 1}],'
-        ' "groups": [{"name": "lobby"}]}'
+        ' "groups": [{"name": "lobby", "command": ["serve"]}]}'
     )
     assert read_scenario(str(tmp_path / "s.json")).run.seconds == 3600
 
@@ -136,6 +136,9 @@ WRONG = {
         "s.yaml:6: faults[0].boot.crash: 2 is not between 0 and 1"
     ],
     "faults: [{at: 1h, cut: b}]": ["s.yaml:6: faults[0].cut: unknown node 'b'; there are a"],
+    "faults: [{at: 2h, cut: a}]": [
+        "s.yaml:6: faults[0].at: the run ends after 1h, before this; make it longer, or leave this out"
+    ],
     "faults: [{kill: a}]": ["s.yaml:6: faults[0].at: it is missing; add it"],
     "faults: [{at: 1h, leader: gone}]": ["s.yaml:6: faults[0].leader: write 'leader: change'"],
     "faults: [{at: 1h, leader: change, for: 1m}]": [
@@ -164,7 +167,7 @@ WRONG_TOPS = {
         "s.yaml:2: nodes: at least one node is needed",
         "s.yaml:3: groups: at least one group is needed",
     ],
-    "run: {for: 20y}\nnodes: [{id: a, memory_mb: 1, cpus: 1}]\ngroups: [{name: a}]": [
+    "run: {for: 20y}\nnodes: [{id: a, memory_mb: 1, cpus: 1}]\ngroups: [{name: a, command: [serve]}]": [
         "s.yaml:1: run.for: '20y' is not a span of time; write it like 90s, 5m, 24h or 2d"
     ],
     "run: {for: 1h, seed: x, start: soon}\nnodes: [{id: a}]\ngroups: [3]": [
@@ -216,6 +219,46 @@ def test_faults_of_group_files_are_shown(files):
     assert "lobby.yaml:1: it is not YAML" in refused.value.lines[0]
 
 
+def test_faults_of_the_scenario_and_of_all_groups_are_listed_at_once_with_their_lines(tmp_path):
+    (tmp_path / "hub.yaml").write_text("name: hub\ncommand: [serve]\nmemory: 3\nmin: -1\n")
+    (tmp_path / "s.yaml").write_text(
+        textwrap.dedent(
+            """\
+            run: {for: 1h}
+            nodes: [{id: a, memory_mb: 1, cpus: 1}]
+            groups:
+              - name: lobby
+                command: [serve]
+                memory: 3
+              - hub.yaml
+              - name: duels
+                command: [serve]
+            load: {duels: {points: [[0h, 1]]}}
+            boot: {lobby: {crash: 2}}
+            """
+        )
+    )
+    with pytest.raises(ScenarioRejected) as refused:
+        read_scenario(str(tmp_path / "s.yaml"))
+    lines = [each.replace(f"{tmp_path}/", "") for each in refused.value.lines]
+    starts = [
+        "s.yaml:11: boot.lobby.crash: 2 is not between 0 and 1",
+        "s.yaml:6: groups[0].memory: unknown field 'memory'; did you mean 'memory_mb'?",
+        "s.yaml:10: load.duels: group 'duels' has no 'max_players'",
+        "hub.yaml:3: unknown field 'memory'",
+        "hub.yaml:4: field 'min' is invalid",
+    ]
+    assert len(lines) == len(starts), lines
+    for start in starts:
+        assert any(each.startswith(start) for each in lines), (start, lines)
+    assert refused.value.message.startswith("5 errors in ")
+
+
+def test_a_wrong_number_of_nodes_makes_no_other_node_unknown():
+    text = SMALL.replace("{id: a,", "{id: a, count: two,") + "faults: [{at: 1m, cut: a-2}]\n"
+    assert faults_of(text) == ("s.yaml:3: nodes[0].count: write an integer",)
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ScenarioRejected, match=r"none\.yaml: No such file"):
         read_scenario(str(tmp_path / "none.yaml"))
@@ -227,7 +270,7 @@ def test_lines_are_found_below_references():
         run: {for: 1h}
         nodes: [{id: a, memory_mb: 1, cpus: 1}]
         groups:
-          - &g {name: lobby}
+          - &g {name: lobby, command: [serve], max_players: 2}
           - {<<: *g, name: hub}
         load:
           lobby: &load {points: [[0h, x]]}
