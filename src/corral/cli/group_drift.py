@@ -15,9 +15,13 @@ NAMES_SHOWN: Final = 5
 def drift_text(found: Item) -> str:
     """Who does not run as the document says, and what brings them up to date."""
     drift = status_of(found).get("drift") or {}
+    pinned = drift.get("pinned_revision")
     parts = [
-        f"{drift[f'{kind}_count']} {kind} ({_shown(drift[kind])})"
-        for kind in ("outdated", "placement")
+        f"{drift[f'{kind}_count']} {words} ({_shown(drift[kind])})"
+        for kind, words in (
+            ("outdated", "of another revision" if pinned else "outdated"),
+            ("placement", "placement"),
+        )
         if drift.get(f"{kind}_count")
     ]
     if drift.get("unknown_count"):
@@ -59,8 +63,10 @@ def note_drift(group: Item) -> None:
     drift = status_of(group).get("drift") or {}
     if pinned := pin_text(group):
         note(f"group '{group['name']}' is {pinned}")
+    number = drift.get("pinned_revision")
+    former = f"another revision than {number}, to which the group is pinned" if number else ""
     for kind, sentence in (
-        ("outdated", "as the group was before"),
+        ("outdated", former or "as the group was before"),
         ("placement", "on nodes that the group would not choose now"),
     ):
         count = drift.get(f"{kind}_count", 0)

@@ -150,6 +150,28 @@ def test_a_group_that_stays_with_a_revision_says_so_and_what_ends_it(corral: Cor
     assert "pinned to revision 3\n" in corral("group", "get", "lobby").stdout
 
 
+def test_instances_that_differ_from_a_pin_are_not_called_older(
+    corral: Corral, server: StandIn, tmp_path: pathlib.Path
+) -> None:
+    drift = {
+        "outdated_count": 1,
+        "outdated": ["lobby-4"],
+        "pinned_revision": 3,
+        "command": "corral deploy lobby",
+    }
+    pinned = {**GROUP, "status": {**GROUP["status"], "drift": drift}}
+    server.answers["GET", "/api/v1/groups/lobby"] = (200, pinned)
+    server.answers["PATCH", "/api/v1/groups/lobby"] = (200, {**pinned, "revision": 99, "min": 9})
+    shown = corral("group", "get", "lobby").stdout
+    assert "pinned to revision 3; 1 of another revision (lobby-4): corral deploy lobby" in shown
+    (tmp_path / "lobby.yaml").write_text("min: 2\n")
+    updated = corral("group", "update", "lobby", "-f", str(tmp_path / "lobby.yaml"))
+    told = (
+        "1 instance runs another revision than 3, to which the group is pinned (lobby-4): corral deploy lobby"
+    )
+    assert told in updated.stderr, updated.stderr
+
+
 def test_a_changed_group_says_what_still_runs_as_it_was_before(
     corral: Corral, server: StandIn, tmp_path: pathlib.Path
 ) -> None:

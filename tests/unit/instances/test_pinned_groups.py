@@ -70,3 +70,15 @@ def test_a_restart_that_is_cancelled_leaves_the_pin_as_it_was(world: DeployedWor
     record = world.do_as(deployments.restart_revision, "lobby", by="ada")
     world.do_as(deployments.cancel_deployment, record.id, by="ada")
     assert world.group().pinned_revision == 1
+
+
+def test_a_deployment_that_is_cancelled_restores_the_pin_and_says_so(world: DeployedWorld) -> None:
+    world.deploy_again()
+    world.live_on(15)
+    record = world.deployment
+    assert (world.group().pinned_revision, record.active) == (0, True)
+    there = sorted(each.id for each in world.there())
+    world.do_as(deployments.cancel_deployment, record.id, by="ada")
+    assert world.group().pinned_revision == 1
+    assert world.deployment.outcome == "cancelled by ada; the group is pinned to revision 1, as before"
+    assert sorted(each.id for each in world.there()) == there, "what runs stays"

@@ -337,7 +337,8 @@ def _undo(ws: Workspace, record: DeploymentRecord, *, by: str, reason: str) -> D
 
 
 def cancel_deployment(ws: Workspace, id: str, *, by: str, reason: str = "") -> DeploymentRecord:
-    """End a deployment where it is: nothing is taken back, and nothing more is replaced."""
+    """End a deployment where it is: nothing is taken back, and nothing more is replaced. It has completed nothing, so that
+    a pin that it cleared is there again."""
     record = require_deployment(ws, id)
     if record.state is DeploymentState.CANCELLED:
         return record
@@ -346,6 +347,8 @@ def cancel_deployment(ws: Workspace, id: str, *, by: str, reason: str = "") -> D
     group = ws.group(record.group)
     if group is not None and group.deployment == id:
         pin = group.pinned_revision if record.going_back else record.pinned_before
+        if pin and pin != group.pinned_revision:
+            why += f"; the group is pinned to revision {pin}, as before"
         ws.put_group(msgspec.structs.replace(group, deployment="", unsettled="", pinned_revision=pin))
     return _end(ws, record, DeploymentTrigger.CANCEL, why, by=by)
 
