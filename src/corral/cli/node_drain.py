@@ -201,7 +201,7 @@ def progress_text(node: Item) -> str:
         if count := int(progress.get(field, 0)):
             parts.append(counted(count, one, many))
     if node.get("admission") == "drained":
-        parts.append("the daemon ends" if drain.get("shutdown") else "drained")
+        parts.append("the daemon ends" if _still_ends(drain) else "drained")
     elif node.get("state") != "ONLINE":
         parts.append(f"the node is {node.get('state')}")
     elif until := drain.get("deadline_at"):
@@ -209,6 +209,11 @@ def progress_text(node: Item) -> str:
     if node.get(_AWAY):
         parts.append("the controller does not answer")
     return " · ".join(parts)
+
+
+def _still_ends(drain: Item) -> bool:
+    """Is its daemon to end, and was not told so yet? One that runs again after that stays."""
+    return bool(drain.get("shutdown")) and not drain.get("exit_ordered_at")
 
 
 def _named(instances: list[Item]) -> str:
@@ -291,11 +296,14 @@ def drain_rows(node: Item) -> list[tuple[str, str]]:
         return []
     text = f"by {drain.get('by')}, {short_time(drain.get('started_at'))}"
     text += f": {drain['reason']}" if drain.get("reason") else ""
-    text += "; then its daemon ends" if drain.get("shutdown") else ""
+    text += "; then its daemon ends" if _still_ends(drain) else ""
+    if drain.get("shutdown") and drain.get("exit_ordered_at"):
+        text += f"; its daemon was ended {short_time(drain['exit_ordered_at'])}"
     rows = [("Drain", text), ("Drained", progress_text(node))]
     if ack := drain.get("ack"):
-        left = counted(int(ack.get("running_instances", 0)), "instance runs", "instances run")
-        rows.append(("Node says", f"{left}, stops take up to {ack.get('estimated_seconds', 0)} s"))
+        ran = counted(int(ack.get("running_instances", 0)), "instance")
+        takes = f"stops take up to {ack.get('estimated_seconds', 0)} s"
+        rows.append(("Node says", f"{takes}; {ran} ran when it was asked"))
     return rows
 
 

@@ -260,7 +260,7 @@ def test_a_node_and_the_list_show_the_drain(server: StandIn, corral: Corral) -> 
     page = corral("node", "info", "web-1").stdout
     assert "by 'admin'" in page
     assert TEXT in page
-    assert "6 instances run, stops take up to 40 s" in page
+    assert "stops take up to 40 s; 6 instances ran when it was asked" in page
     assert "draining 4/10" in corral("node", "list").stdout
     assert json.loads(corral("node", "info", "web-1", "-o", "json").stdout)["drain"]["id"] == "drn-1"
 
@@ -291,3 +291,14 @@ def test_what_stops_everything_is_asked_about_once_with_all_that_it_ends(
     assert "would stop lobby-4 on node 'web-1' at once (12 players)" in seen
     assert "a world" in seen
     assert (seen.count("[y/N]"), "second question" in seen) == (1, False)
+
+
+def test_a_daemon_that_is_back_after_a_shutdown_is_not_about_to_end(server: StandIn, corral: Corral) -> None:
+    node = drained(10, admission="drained", shutdown=True)
+    server.answers["GET", PATH] = (200, node)
+    assert "then its daemon ends" in corral("node", "info", "web-1").stdout
+    node["drain"]["exit_ordered_at"] = "2020-01-01T12:30:00Z"
+    shown = corral("node", "info", "web-1").stdout
+    assert "daemon ends" not in shown
+    assert "its daemon was ended 2020-01-01" in shown
+    assert "stops take up to 40 s; 0 instances ran when it was asked" in shown
