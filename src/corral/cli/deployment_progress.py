@@ -9,7 +9,7 @@ from typing import Any, Final
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession
 from corral.cli.failure import CommandRefused, Unreachable, WaitRanOut, note
-from corral.cli.terminal.output import Item
+from corral.cli.terminal.output import Item, show_done
 from corral.cli.terminal.progress_line import ProgressReport, steps_bar
 from corral.cli.terminal.values import duration
 from corral.errors import counted
@@ -92,6 +92,8 @@ def until_deployed(session: ApiSession, begun: Item, timeout: int, *, end: str =
         )
         raise
     if found.get("state") not in (end, "COMPLETED"):
+        if session.output in ("json", "yaml"):
+            show_done(session.output, found, "")  # a script reads what became of it all the same
         raise CommandRefused(
             failure_text(found), hint=f"corral why deployment/{id}", code=f"DEPLOYMENT_{found.get('state')}"
         )

@@ -391,3 +391,12 @@ def test_a_dry_run_says_when_players_are_cut_off(server: StandIn, corral: Corral
         "  would replace lobby-4 on node 'web-1' (1 player)",
         "group 'lobby' would be deployed (dry run: nothing was written)",
     ]
+
+
+def test_a_failed_wait_still_prints_the_deployment_for_scripts(
+    server: StandIn, corral: Corral, told: Callable[..., None]
+) -> None:
+    told(deployment(), deployment(state="FAILED", outcome="no progress", progress=None))
+    done = corral("deploy", "lobby", "--wait", "-o", "json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["state"] == "FAILED"
