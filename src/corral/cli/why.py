@@ -95,9 +95,10 @@ def _unknown(session: ApiSession, kinds: list[str], name: str) -> CommandRefused
     else:
         text = f"there is neither an instance nor a group, a node, a module or a deployment '{name}'"
     hint = f"did you mean {known[guess]}/{guess}?" if guess else None
-    return CommandRefused(
-        text, hint=hint or "see 'corral instance list' and 'corral group list'", code="NOT_FOUND"
+    lists = " and ".join(
+        f"'corral {kind} list'" for kind in (kinds if len(kinds) == 1 else ("instance", "group"))
     )
+    return CommandRefused(text, hint=hint or f"see {lists}", code="NOT_FOUND")
 
 
 def _names(session: ApiSession, kind: str) -> list[str]:

@@ -29,6 +29,12 @@ class StoredRecord(msgspec.Struct, Generic[R], frozen=True):
     record: R
 
 
+_LISTS: Final = {
+    noun: f"'corral {noun} list' shows those that exist"
+    for noun in ("node", "group", "instance", "deployment", "module", "template", "token")
+}
+
+
 class Mirror(Generic[R]):
     """The live documents of one collection, by id."""
 
@@ -51,7 +57,7 @@ class Mirror(Generic[R]):
             raise Rejected(
                 Code.NOT_FOUND,
                 f"{self._noun} '{id[:80]}' does not exist",
-                hint=f"did you mean '{guess}'?" if guess else None,
+                hint=f"did you mean '{guess}'?" if guess else _LISTS.get(self._noun),
             )
         return found
 
