@@ -378,3 +378,30 @@ async def test_a_drain_looks_at_each_instance_of_a_group_once(rig: Rig, path: st
             await client.post(f"{NODE}/undrain", json={})
     first, second = costs[2] - costs[1], costs[3] - costs[2]
     assert second < 2.4 * first, costs
+
+
+async def test_the_question_and_the_dry_run_name_the_deadline_that_there_is(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    await with_players(rig, 3)
+    await rig.online("node-2")
+
+    async def after(**order: Any) -> Any:
+        found = (await client.post(f"{NODE}/drain", json=order, params=DRY)).json()
+        return [each["cut_after_seconds"] for each in found["instances"]]
+
+    assert await after(deadline_seconds=600) == [600]
+    assert await after(deadline_seconds=None) == [None]
+    assert await after(force=True) == [0]
+    refused = await client.post(f"{NODE}/drain", json={"deadline_seconds": None})
+    message = refused.json()["error"]["message"]
+    assert "players of 'lobby-1' (3 players) would be waited for, however long they stay" in message
+    assert "deadline" not in message
+
+
+@pytest.mark.parametrize("kind", ["nodes", "groups", "deployments", "instances"])
+async def test_what_does_not_exist_comes_with_the_list_of_what_does(
+    client: httpx.AsyncClient, kind: str
+) -> None:
+    refused = (await client.get(f"/api/v1/{kind}/nothing-like-it")).json()["error"]
+    assert refused["hint"] == f"'corral {kind.removesuffix('s')} list' shows those that exist"

@@ -129,26 +129,30 @@ def before_node_is_drained(
     confirm: str,
     *,
     players: Callable[[str], int | None],
-    at_once: bool,
+    deadline_seconds: int | None,
     strays: int,
     stranded: Collection[str] = (),
 ) -> None:
     """CONFIRMATION_REQUIRED, unless confirmed: worlds are out of reach until the node is undrained, players have to leave,
-    and groups may be left without an instance. `at_once`: everything is stopped now. `strays`: runs there that the end of
+    and groups may be left without an instance. `deadline_seconds`: 0 stops everything now, None waits for ever. `strays`: runs there that the end of
     the daemon ends, too. `stranded`: groups of which no other node takes an instance now."""
     living = [stored.record for stored in state.instances.of_node(node) if live(stored.record.state)]
     worlds = [each for each in living if is_static(state, each)]
     known = [(each, count) for each in living if (count := players(each.id))]
+    when = "when they are empty, or at the deadline"
+    cut = "cut off at the deadline, if they have not left by then"
+    if deadline_seconds == 0:
+        when, cut = "now", "cut off now"
+    elif deadline_seconds is None:
+        when, cut = "when they are empty", "waited for, however long they stay"
     effects = []
     if worlds:
-        when = "now" if at_once else "when they are empty, or at the deadline"
         effects.append(
             f"the worlds of {_names(worlds)} would be stopped {when}, and stay stopped until the node is undrained"
         )
     if known:
         named = short_list((f"'{each.id}' ({counted(count, 'player')})" for each, count in known), _SHOWN)
-        cut = "now" if at_once else "at the deadline, if they have not left by then"
-        effects.append(f"players of {named} would be cut off {cut}")
+        effects.append(f"players of {named} would be {cut}")
     if strays:
         effects.append(
             f"{counted(strays, 'run')} there that no record knows would be stopped with the daemon"
@@ -157,7 +161,6 @@ def before_node_is_drained(
     last = [each for each in living if stays(each) and each.group in only]
     ending = sorted({each.group for each in last if each.group in stranded})
     if ending:
-        when = "now" if at_once else "when they are empty, or at the deadline"
         named = short_list((f"'{name}'" for name in ending), _SHOWN)
         effects.append(
             f"nothing would be left of {named}: no other node takes their instances now, and those here are stopped {when}"

@@ -99,7 +99,7 @@ def _drain(
             node.id,
             call.query.confirm,
             players=workload.vitals.players_of,
-            at_once=ordered.deadline_seconds == 0,
+            deadline_seconds=ordered.deadline_seconds,
             strays=strays,
             stranded=stranded_groups(ws, instances.signals, node.id),
         )
