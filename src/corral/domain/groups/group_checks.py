@@ -99,6 +99,11 @@ def _check_program(spec: GroupSpec) -> None:
 def _check_counts(spec: GroupSpec) -> None:
     if spec.max is not None and spec.max < spec.min:
         raise invalid("max", f"max {spec.max} is less than min {spec.min}", "raise max, or leave it out")
+    floor = spec.min_available
+    scheduled = any(each.max is not None for each in spec.schedules)
+    if isinstance(floor, int) and spec.max is not None and floor > spec.max and not scheduled:
+        what = f"{floor} can never be available: max is {spec.max}"
+        raise invalid("min_available", what, "lower it, write a share such as 50%, or raise max")
 
 
 def _check_bound(field: str, entries: Mapping[str, object], bound: MapBound) -> None:
