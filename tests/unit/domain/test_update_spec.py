@@ -119,3 +119,20 @@ def test_it_is_no_reason_to_restart_an_instance_and_is_written_back_as_it_was() 
     spec = parse_group({**BARE, "update": written})
     assert brief_document(spec)["update"] == written
     assert start_basis(spec, (), None, ()) == start_basis(parse_group(BARE), (), None, ())
+
+
+@pytest.mark.parametrize("field", ["canary", "max_surge", "max_unavailable"])
+def test_a_wrong_share_is_refused_in_words(field: str) -> None:
+    with pytest.raises(Rejected) as refused:
+        parse_group({"name": "lobby", "command": ["serve"], "update": {field: "many"}})
+    assert "regex" not in refused.value.message
+    assert refused.value.hint == "write a number, or a share such as 25%"
+
+
+def test_more_available_than_there_can_be_are_refused() -> None:
+    document = {"name": "lobby", "command": ["serve"], "max": 3}
+    with pytest.raises(Rejected, match="5 can never be available: max is 3") as refused:
+        parse_group({**document, "min_available": 5})
+    assert refused.value.field == "min_available"
+    assert parse_group({**document, "min_available": 3}).min_available == 3
+    assert parse_group({**document, "max": None, "min_available": 5}).min_available == 5

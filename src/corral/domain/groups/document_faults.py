@@ -123,6 +123,9 @@ def _parted(message: str) -> _Error:
     return _Error(problem, tuple(_STEP.findall(at["path"])) if at else ())
 
 
+_PATTERN: Final = "matching regex"
+
+
 def _refusal(error: _Error) -> Rejected:
     path, field = error.path, "/".join(error.path)
     if error.unknown is not None:
@@ -142,12 +145,11 @@ def _refusal(error: _Error) -> Rejected:
         return unknown_choice(
             f"value of {subject}:", word, choices, code=Code.INVALID_FIELD, field=field or None
         )
-    return Rejected(
-        Code.INVALID_FIELD,
-        f"{subject} is invalid: {error.problem.replace('`', '')[:300]}",
-        field=field or None,
-        hint=_hint(error),
-    )
+    step = _hint(error)
+    problem = error.problem.replace("`", "")[:300]
+    if step and _PATTERN in problem:
+        problem = "it is written otherwise than it can be read"  # the hint says how to write it
+    return Rejected(Code.INVALID_FIELD, f"{subject} is invalid: {problem}", field=field or None, hint=step)
 
 
 def _hint(error: _Error) -> str | None:
