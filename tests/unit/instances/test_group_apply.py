@@ -123,3 +123,9 @@ def test_an_answer_with_many_faults_has_few_guesses() -> None:
             apply(World(), [given[0], *(each for each in given if field in each.body)], ApplyOptions())
         hints = [each.error.hint for each in refused.value.faults]
         assert hints == ["did you mean 'game'?"] * 20 + ["create it first, or leave the reference out"] * 10
+
+
+def test_documents_without_a_usable_name_are_counted_among_those_with_errors() -> None:
+    world = World()
+    with pytest.raises(DocumentsRejected, match=r"^1 error in 1 document \(bad\.yaml\)"):
+        apply(world, [GivenDocument("bad.yaml", {"command": ["a"]})], ApplyOptions())

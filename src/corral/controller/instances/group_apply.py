@@ -268,7 +268,8 @@ def apply_set(
             found.append(GroupFault(name, error))
     faults += [_located(each, checked.documents) for each in found]
     if faults:
-        raise _refusal(faults, len(checked.documents))
+        unnamed = {each.path for each in faults} - {each.path for each in checked.documents.values()} - {""}
+        raise _refusal(faults, len(checked.documents) + len(unnamed))
     applied = [_written(ws, name, checked, writes.get(name), options) for name in specs]
     for name in checked.gone:
         record = groups[name]
@@ -365,7 +366,10 @@ def _refusal(faults: list[DocumentFault], total: int) -> DocumentsRejected:
     codes = {each.error.code for each in faults}
     where = short_list(dict.fromkeys(each.path or f"group '{each.group}'" for each in faults), 3)
     more = "" if len(faults) <= MAX_FAULTS else f"; the first {MAX_FAULTS} are listed"
-    text = f"{counted(len(faults), 'error')} in {counted(total, 'document')} ({where}){more}"
+    read = (
+        f" in {counted(total, 'document')}" if total else ""
+    )  # else it is about groups that would be deleted
+    text = f"{counted(len(faults), 'error')}{read} ({where}){more}"
     if codes == {Code.CONFIRMATION_REQUIRED}:
         hint = "nothing was done; say it again with confirm naming these groups (--yes) if that is meant"
         return DocumentsRejected(Code.CONFIRMATION_REQUIRED, text, faults[:MAX_FAULTS], hint=hint)
