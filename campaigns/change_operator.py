@@ -113,25 +113,29 @@ class ChangeOperator:
 
     async def _deploy(self, name: str) -> None:
         await self._edit(name)
-        await self._fleet.call("POST", f"/api/v1/groups/{name}/deploy", {"reason": "campaign"})
+        await self._fleet.call("POST", f"/api/v1/groups/{name}/deploy?confirm={name}", {"reason": "campaign"})
 
     async def _deploy_bad(self, name: str) -> None:
         if name == "world" and self.calm:
             return  # one of two stands still until it is rolled back
         await self._edit(name, bad=True)
         try:
-            await self._fleet.call("POST", f"/api/v1/groups/{name}/deploy", {"reason": "campaign"})
+            await self._fleet.call(
+                "POST", f"/api/v1/groups/{name}/deploy?confirm={name}", {"reason": "campaign"}
+            )
         finally:
             await self._edit(name)  # what is started by the document afterwards is good again
 
     async def _restart_group(self, name: str) -> None:
-        await self._fleet.call("POST", f"/api/v1/groups/{name}/restart", {})
+        await self._fleet.call("POST", f"/api/v1/groups/{name}/restart?confirm={name}", {})
 
     async def _of_deployment(self, name: str, verb: str) -> None:
         page = await self._fleet.get(f"/api/v1/deployments?group={name}&limit=1")
         if page["items"] and page["items"][0]["ended_at"] is None:
             body = {"reason": "campaign"} if verb in ("rollback", "cancel") else None
-            await self._fleet.call("POST", f"/api/v1/deployments/{page['items'][0]['id']}/{verb}", body)
+            meant = f"?confirm={name}" if verb == "rollback" else ""
+            path = f"/api/v1/deployments/{page['items'][0]['id']}/{verb}{meant}"
+            await self._fleet.call("POST", path, body)
 
     async def _pause(self, name: str) -> None:
         await self._of_deployment(name, "pause")
