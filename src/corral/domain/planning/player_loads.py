@@ -59,6 +59,7 @@ class _GroupPlayers:
         "past",
         "players",
         "retired",
+        "retired_places",
         "unknown",
         "watched_since",
         "window",
@@ -75,6 +76,8 @@ class _GroupPlayers:
         self.unknown = 0
         self.retired: dict[str, int | None] = {}
         """The same of those that a deployment has retired."""
+        self.retired_places = 0
+        """The places that their players need elsewhere, unknown ones being full."""
         self.capacity = 0
         self.window = 0.0
         self.watched_since = at
@@ -91,6 +94,16 @@ class _GroupPlayers:
         self.known = self.above = self.unknown = 0
         for each in found.values():
             self._add(each, 1)
+        self.retired_places = sum(map(self._places, self.retired.values()))
+
+    def set_retired(self, id: str, players: int | None) -> None:
+        """A deployment has retired an instance that has so many players; None: it is not known."""
+        self.drop(id)
+        self.retired[id] = players
+        self.retired_places += self._places(players)
+
+    def _places(self, players: int | None) -> int:
+        return self.capacity if players is None else min(players, self.capacity)
 
     def set_players(self, id: str, players: int | None) -> None:
         """An instance serves, with so many players; None: it is not known."""
@@ -100,7 +113,8 @@ class _GroupPlayers:
 
     def drop(self, id: str) -> None:
         """An instance does not serve, or not in this group."""
-        self.retired.pop(id, None)
+        if id in self.retired:
+            self.retired_places -= self._places(self.retired.pop(id))
         if id in self.players:
             self._add(self.players.pop(id), -1)
 
@@ -139,14 +153,13 @@ class _GroupPlayers:
             peak, until = None, left
         elif self.past and self.past[0][1] > self.now_full:
             peak, until = self.past[0][1], self.past[0][0] + self.window - at
-        places = self.capacity
         return GroupLoad(
             players=self.known,
             above=self.above,
             unknown=self.unknown,
             peak=peak,
             peak_for=until,
-            retired=sum(places if each is None else min(each, places) for each in self.retired.values()),
+            retired=self.retired_places,
         )
 
 
@@ -194,7 +207,7 @@ class PlayerLoads:
         if seen is not None and seen.serves:
             self._groups.setdefault(seen.group, _GroupPlayers(at=at)).set_players(id, seen.players)
         elif seen is not None and seen.retired:
-            self._groups.setdefault(seen.group, _GroupPlayers(at=at)).retired[id] = seen.players
+            self._groups.setdefault(seen.group, _GroupPlayers(at=at)).set_retired(id, seen.players)
         for name in {each.group for each in (before, seen) if each is not None}:
             if name in self._groups:
                 self._groups[name].note(at)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from corral.controller.http.messages.call import Confirmed, Query
-from corral.controller.instances.confirmations import Concerned, World, before_static_goes, of_group, on_node
+from corral.controller.instances.confirmations import Concerned, World, before_static_goes, of_group
 from corral.controller.instances.deployments import unplannable_stable
-from corral.controller.instances.drain_progress import groups_without_others
 from corral.controller.instances.plan_signals import PlanSignals
-from corral.controller.instances.plan_view import WorkspaceView
 from corral.controller.instances.player_cuts import leavers, world_names
 from corral.controller.instances.revisions import present_basis
 from corral.controller.instances.workspace import Workspace
@@ -24,28 +22,16 @@ from corral.domain.groups.deployments import DeploymentRecord
 from corral.domain.groups.drift import Drift, drift_of, misplaced
 from corral.domain.groups.field_effects import FieldEffect, effect_of
 from corral.domain.groups.group_documents import brief_document, changed_fields
-from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, live, stays
+from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, stays
 from corral.domain.instance_states import Wanted
-from corral.domain.planning.elsewhere import Elsewhere
-from corral.domain.planning.node_drains import Way, may_have_players, way_of
-from corral.domain.planning.plan_results import GroupResult, PlannedDecision
+from corral.domain.planning.plan_results import PlannedDecision
 from corral.domain.planning.planner import SHOWN_LIMITS, plan
-from corral.domain.records import NodeDrain
 from corral.errors import Rejected, counted
 
 MOST_DECISIONS: Final = 200
 MOST_NAMED: Final = 100
 """So many instances get a warning of their own."""
 _ENDS: Final = {DecisionKind.STOP: "stopped", DecisionKind.DRAIN: "stopped_when_empty"}
-_LEAVES: Final = {
-    Way.MOVE: "moved",
-    Way.EMPTY: "stopped_when_empty",
-    Way.AT_ONCE: "stopped",
-    Way.SICK: "stopped",
-    Way.LEAVING: "stopped_when_empty",
-    Way.AWAY: "waited_for",
-}
-"""What becomes of an instance on a node that would be emptied."""
 DryRun = Annotated[bool, msgspec.Meta(description="Answer what it would do, and do nothing.")]
 
 
@@ -132,7 +118,9 @@ def described(ws: Workspace, signals: PlanSignals, workload: Workloads) -> DryRu
     for id in ws.changed_instances():
         record, stored = ws.instance(id), state.instances.find(id)
         if record is not None and stored is not None and record.wanted is Wanted.STOP:
-            touched[id] = _touched(stored.record, workload, "killed" if record.force_stop else "stopped")
+            touched[id] = touched_instance(
+                stored.record, workload, "killed" if record.force_stop else "stopped"
+            )
     gone = {each.group for each in changes if each.change == "deleted"}
     staying = sorted({*(each.group for each in changes), *(each.group for each in touched.values())} - gone)
     decisions = plan(signals.view(ws), staying, SHOWN_LIMITS).decisions if staying else ()
@@ -140,8 +128,8 @@ def described(ws: Workspace, signals: PlanSignals, workload: Workloads) -> DryRu
         effect = _ENDS.get(decision.kind)
         stored = state.instances.find(decision.instance) if effect else None
         if stored is not None:
-            touched[decision.instance] = _touched(stored.record, workload, str(effect))
-    found = _shape(changes, touched.values(), worlds, warnings)
+            touched[decision.instance] = touched_instance(stored.record, workload, str(effect))
+    found = dry_run_shape(changes, touched.values(), worlds, warnings)
     return msgspec.structs.replace(
         found, decisions=tuple(planned_shape(each) for each in decisions[:MOST_DECISIONS])
     )
@@ -162,16 +150,16 @@ def hold_described(ws: Workspace, signals: PlanSignals, workload: Workloads, nam
     """What a hold or a release of a group would do."""
     group, stored = ws.require_group(name), ws.state.groups.require(name).record
     if group is stored:
-        return _shape((), (), (), ())
+        return dry_run_shape((), (), (), ())
     decisions = plan(signals.view(ws), [name], SHOWN_LIMITS).decisions
     stopped = {each.instance for each in decisions if each.kind is DecisionKind.STOP}
     touched = [
-        _touched(each, workload, "stopped" if each.id in stopped else "stopped_when_empty")
+        touched_instance(each, workload, "stopped" if each.id in stopped else "stopped_when_empty")
         for each in ws.instances_of(name)
         if each.id in stopped or (group.hold is not None and stays(each))
     ]
     change = GroupChangeShape(group=name, change="held" if group.hold is not None else "released")
-    found = _shape([change], touched, (), ())
+    found = dry_run_shape([change], touched, (), ())
     return msgspec.structs.replace(
         found, decisions=tuple(planned_shape(each) for each in decisions[:MOST_DECISIONS])
     )
@@ -185,12 +173,12 @@ def deployment_described(
     name = deployment.group
     group = ws.require_group(name)
     if ws.state.deployments.find(deployment.id) is not None:
-        return _shape((), (), (), ())
+        return dry_run_shape((), (), (), ())
     effect = "restarted" if group.spec.static else "replaced"
     view = signals.view(ws)
     leaving = leavers(view, deployment)
     touched = [
-        _touched(
+        touched_instance(
             each.record, workload, "stopped_when_empty" if each.retired else effect, cut_after=each.cut_after
         )
         for each in leaving
@@ -202,7 +190,7 @@ def deployment_described(
     lacking = unplannable_stable(ws, deployment) if deployment.stable else "there is no stable revision"
     serving = not all(each.retired for each in leaving)
     warnings = [f"there will be no way back: {lacking}"] if lacking and serving else []
-    found = _shape([GroupChangeShape(group=name, change="deployed")], touched, (), warnings)
+    found = dry_run_shape([GroupChangeShape(group=name, change="deployed")], touched, (), warnings)
     return msgspec.structs.replace(
         found, decisions=tuple(planned_shape(each) for each in decisions[:MOST_DECISIONS])
     )
@@ -212,126 +200,23 @@ def restart_described(
     workload: Workloads, group: GroupRecord, running: Sequence[InstanceRecord]
 ) -> DryRunShape:
     """What a restart of all these instances of a group at the same time would do."""
-    touched = [_touched(each, workload, "restarted", cut_after=0) for each in running]
+    touched = [touched_instance(each, workload, "restarted", cut_after=0) for each in running]
     worlds = world_names(group, running)
     warnings = [f"worlds that are stopped and used again: {worlds}"] if worlds else []
     change = [GroupChangeShape(group=group.spec.name, change="restarted")] if touched else []
-    return _shape(change, touched, (), warnings)
+    return dry_run_shape(change, touched, (), warnings)
 
 
 def removal_described(concerned: Concerned, workload: Workloads) -> DryRunShape:
     """What the removal of a node would do."""
-    touched = [_touched(each, workload, "given_up") for each in concerned.living]
+    touched = [touched_instance(each, workload, "given_up") for each in concerned.living]
     warnings = [
         "what is given up may still run there: 'corral local --data DIR stop-all' on that host ends it"
     ]
-    return _shape((), touched, concerned.worlds, warnings if touched else ())
+    return dry_run_shape((), touched, concerned.worlds, warnings if touched else ())
 
 
-def drain_described(
-    ws: Workspace, signals: PlanSignals, workload: Workloads, node: str, *, strays: int
-) -> DryRunShape:
-    """What the drain of a node, which is a change of this workspace, would do."""
-    drain = ws.require_node(node).drain
-    at_once = drain is not None and drain.deadline_seconds == 0
-    living = [each for each in ws.on_node(node) if live(each.state)]
-    groups: dict[str, GroupRecord | None] = {each.group: ws.group(each.group) for each in living}
-    view = signals.view(ws)
-    elsewhere = Elsewhere(view)
-    result = plan(view, sorted(name for name, group in groups.items() if group), SHOWN_LIMITS)
-    effects: dict[str, str] = {
-        each.id: "stopped" if at_once else _drain_effect(view, groups[each.group], each, elsewhere)
-        for each in living
-    }
-    until = drain.deadline_at if drain is not None else None
-    cut_after = max(0, round((until - ws.now).total_seconds())) if until is not None else None
-    touched = [_touched(each, workload, effects[each.id], cut_after=cut_after) for each in living]
-    worlds = [each for each in on_node(ws.state, node).worlds if effects.get(each.id)]
-    single = {name for name in groups if sum(stays(each) for each in ws.instances_of(name)) == 1}
-    warnings = [
-        f"'{each.id}' is the only instance of group '{each.group}'" for each in living if each.group in single
-    ]
-    warnings += [
-        f"no node has room: {found.drain_wait.reason}"
-        for found in result.groups.values()
-        if found.drain_wait is not None and found.drain_wait.room
-    ]
-    tied = [
-        each
-        for each in living
-        if (group := groups[each.group]) is not None
-        and not group.spec.static
-        and not elsewhere.could_run(group.spec, node)
-    ]
-    warnings += [
-        f"nothing is started in the place of '{each.id}' until the node is undrained: no other node could take it"
-        for each in tied[:MOST_NAMED]
-    ]
-    if len(tied) > MOST_NAMED:
-        warnings.append(f"nor is it in the place of {len(tied) - MOST_NAMED} more")
-    staying = [each for each in living if stays(each)]
-    only = groups_without_others(ws.state, node, staying)
-    ending = sorted(only & _stranded(groups, result.groups, elsewhere, node, drain=drain))
-    warnings += [
-        f"nothing would be left of group '{name}': no other node takes its instances now" for name in ending
-    ]
-    if strays:
-        warnings.append(
-            f"{counted(strays, 'run')} there that no record knows would be stopped with the daemon"
-        )
-    found = _shape((), touched, worlds, warnings)
-    return msgspec.structs.replace(
-        found, decisions=tuple(planned_shape(each) for each in result.decisions[:MOST_DECISIONS])
-    )
-
-
-def stranded_groups(ws: Workspace, signals: PlanSignals, node: str) -> set[str]:
-    """The groups with instances on a node, whose drain is a change of this workspace, that no other node takes now; static
-    ones stay there anyway. Without a deadline those that another node could take are waited for."""
-    drain = ws.require_node(node).drain
-    groups: dict[str, GroupRecord | None] = {
-        each.group: ws.group(each.group) for each in ws.on_node(node) if live(each.state)
-    }
-    view = signals.view(ws)
-    planned: Mapping[str, GroupResult] = {}
-    if drain is not None and drain.deadline_seconds is not None:
-        planned = plan(view, sorted(name for name, group in groups.items() if group), SHOWN_LIMITS).groups
-    return _stranded(groups, planned, Elsewhere(view), node, drain=drain)
-
-
-def _stranded(
-    groups: Mapping[str, GroupRecord | None],
-    planned: Mapping[str, GroupResult],
-    elsewhere: Elsewhere,
-    node: str,
-    *,
-    drain: NodeDrain | None,
-) -> set[str]:
-    found: set[str] = {
-        name
-        for name, group in groups.items()
-        if group is not None and not group.spec.static and not elsewhere.could_run(group.spec, node)
-    }
-    if drain is None or drain.deadline_seconds is None:
-        return found
-    return found | {name for name, each in planned.items() if each.drain_wait and each.drain_wait.room}
-
-
-def _drain_effect(
-    view: WorkspaceView, group: GroupRecord | None, record: InstanceRecord, elsewhere: Elsewhere
-) -> str:
-    """How an instance would leave its node."""
-    if record.wanted is Wanted.STOP:
-        return "stopped"
-    if group is None:
-        return _LEAVES[Way.LEAVING]
-    way = way_of(view, group.spec, record, elsewhere)
-    if way in (Way.AT_ONCE, Way.SICK) and may_have_players(view, group.spec, record):
-        return "stopped_when_empty"
-    return _LEAVES[way]
-
-
-def _shape(
+def dry_run_shape(
     changes: Iterable[GroupChangeShape],
     touched: Iterable[TouchedInstance],
     worlds: Iterable[World],
@@ -388,10 +273,10 @@ def _drifting(ws: Workspace, group: GroupRecord, workload: Workloads) -> Iterabl
         elsewhere = node is not None and misplaced(group.spec, node.record)
         drift = drift_of(record.basis, basis, elsewhere=elsewhere)
         if drift in (Drift.OUTDATED, Drift.PLACEMENT):
-            yield _touched(record, workload, drift.value)
+            yield touched_instance(record, workload, drift.value)
 
 
-def _touched(
+def touched_instance(
     record: InstanceRecord, workload: Workloads, effect: str, *, cut_after: int | None = None
 ) -> TouchedInstance:
     return TouchedInstance(

@@ -11,13 +11,8 @@ from msgspec import UNSET, UnsetType
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody, Text
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_table import Mutate, Route
-from corral.controller.http.resources.dry_runs import (
-    ConfirmedOrDry,
-    DryRunShape,
-    drain_described,
-    dry_mutation,
-    stranded_groups,
-)
+from corral.controller.http.resources.drain_dry_runs import drain_described, stranded_groups
+from corral.controller.http.resources.dry_runs import ConfirmedOrDry, DryRunShape, dry_mutation
 from corral.controller.http.resources.instances.instance_changes import workspace
 from corral.controller.http.resources.nodes import NodeShape, Reason, node_shape, the_node
 from corral.controller.instances.confirmations import before_node_is_drained
