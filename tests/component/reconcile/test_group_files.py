@@ -69,7 +69,7 @@ async def test_a_file_whose_name_is_no_text_is_reported_and_its_group_stays(tmp_
         assert report["gone"] == []
         with pytest.raises(CommandRefused, match="was edited since it was loaded"):
             await controller.call("PATCH", f"{GROUPS_PATH}/lobby", {"max": 2})
-        with pytest.raises(CommandRefused, match="1 error in 0 documents"):
+        with pytest.raises(CommandRefused, match="1 error in 1 document"):
             await controller.call("POST", f"{GROUPS_PATH}/reload", {"prune": True})
         assert (await controller.call("GET", f"{GROUPS_PATH}/lobby"))["name"] == "lobby"
         assert file.read_text() == "name: [a]\ncommand: ['true']\n"
