@@ -56,7 +56,7 @@ soak: setup  ## long campaigns, then all tests again and again
 	$(BIN)/python -m campaigns.scaling --minutes $(MINUTES) --store postgres
 	$(BIN)/python -m campaigns.changes --minutes $(MINUTES) --store sqlite
 	$(BIN)/python -m campaigns.changes --minutes $(MINUTES) --store postgres
-	for round in $$(seq $(ROUNDS)); do $(PYTEST) -q || exit 1; done
+	for round in $$(seq $(ROUNDS)); do CORRAL_EXPLORE=1 $(PYTEST) -q || exit 1; done
 
 check: $(VENV)/.dev  ## style, types, import directions, generated code
 	$(BIN)/ruff check .

@@ -23,8 +23,12 @@ hypothesis.settings.register_profile(
     "corral",
     deadline=None,  # how long an example takes says something about the machine, not about what is tested
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    derandomize=True,  # what was green stays green: new examples are drawn by `make soak`
 )
-hypothesis.settings.load_profile("corral")
+hypothesis.settings.register_profile(
+    "explore", parent=hypothesis.settings.get_profile("corral"), derandomize=False
+)
+hypothesis.settings.load_profile("explore" if os.environ.get("CORRAL_EXPLORE") else "corral")
 
 
 def pytest_configure() -> None:
