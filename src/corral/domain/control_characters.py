@@ -28,5 +28,10 @@ def spelled(text: str) -> str:
     return _CONTROL.sub(lambda each: each[0] if each[0] == "\n" else _code(each[0]), text)
 
 
+def without_control(text: str) -> str:
+    """The text without them, for what is only shown."""
+    return _CONTROL.sub("", text)
+
+
 def _code(sign: str) -> str:
     return f"U+{ord(sign):04X}"

@@ -16,6 +16,9 @@ JoinTokenId = NewType("JoinTokenId", str)
 SessionId = NewType("SessionId", str)
 DecisionId = NewType("DecisionId", str)
 ClusterId = NewType("ClusterId", str)
+UserName = NewType("UserName", str)
+UserSessionId = NewType("UserSessionId", str)
+"""Of a login in a browser; a `SessionId` is of the link to a node."""
 
 Epoch = NewType("Epoch", int)
 """Grows with each acquisition of leadership; orders of a lower one are refused."""

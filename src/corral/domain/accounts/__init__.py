@@ -1,0 +1,1 @@
+"""Users, their roles and sessions: values and rules, without input or output."""
