@@ -12,6 +12,8 @@ InstanceId = NewType("InstanceId", str)
 GroupName = NewType("GroupName", str)
 ModuleId = NewType("ModuleId", str)
 TokenId = NewType("TokenId", str)
+CallerId = NewType("CallerId", str)
+"""The id of the credential that a caller has shown, such as its token."""
 JoinTokenId = NewType("JoinTokenId", str)
 SessionId = NewType("SessionId", str)
 DecisionId = NewType("DecisionId", str)

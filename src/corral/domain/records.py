@@ -10,7 +10,7 @@ import datetime as dt
 
 import msgspec
 
-from corral.domain.ids import ClusterId, Incarnation, JoinTokenId, NodeId, TokenId
+from corral.domain.ids import CallerId, ClusterId, Incarnation, JoinTokenId, NodeId, TokenId
 from corral.domain.node_claims import RECONNECT_MAX_SECONDS, NodeClaims, NodeSettings, in_force
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.permissions import Role
@@ -208,8 +208,8 @@ class BegunEffect(Record, frozen=True, kw_only=True):
     """An effect of a request outside the store. Stored before it is carried out, so that it is not carried
     out twice."""
 
-    token: TokenId
-    """Whose request it is."""
+    token: CallerId
+    """Whose request it is: the id of its credential."""
     id: str = ""
     """Sent with a command to its node, which executes it once."""
     node: NodeId = NodeId("")

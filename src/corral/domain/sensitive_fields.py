@@ -20,8 +20,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import inspect
 
+from corral.domain.access import Access
 from corral.domain.events import Event, EventType
-from corral.domain.permissions import Permission, Role, allows
+from corral.domain.permissions import Permission
 from corral.domain.spec import invalid
 from corral.domain.urls import shown_text, shown_url
 
@@ -133,14 +134,14 @@ NEVER_ON_NODES: Final = frozenset(EVENT_PERMISSIONS) | {EventType.INSTANCE_COMMA
 """Types that no node gets, whatever its modules subscribe to: credentials, and what people type."""
 
 
-def sees_all(role: Role) -> bool:
-    """Whether nothing is hidden from this role in what it may read."""
-    return allows(role, Permission.INSTANCES_SENSITIVE)
+def sees_all(access: Access) -> bool:
+    """Whether nothing is hidden from this caller in what it may read."""
+    return access.allows(Permission.INSTANCES_SENSITIVE)
 
 
-def unseen_types(role: Role) -> frozenset[EventType]:
-    """The types of events that this role never gets."""
-    return frozenset(type for type, needed in EVENT_PERMISSIONS.items() if not allows(role, needed))
+def unseen_types(access: Access) -> frozenset[EventType]:
+    """The types of events that this caller never gets."""
+    return frozenset(type for type, needed in EVENT_PERMISSIONS.items() if not access.allows(needed))
 
 
 def redacted(value: T) -> T:

@@ -10,7 +10,8 @@ from typing import Annotated, ClassVar, Generic, TypeVar
 import msgspec
 
 from corral.controller.state.ledger import Actor
-from corral.domain.records import ApiTokenRecord
+from corral.domain.access import Access
+from corral.domain.ids import CallerId
 
 NAME_MAX = 64
 TEXT_MAX = 500
@@ -68,15 +69,14 @@ class Confirmed(Query, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """An authenticated caller. `credential` is the token's text, for encrypting what only this caller may see."""
+    """An authenticated caller: who it is, what it may do, where it is. `credential` is the secret that it showed, for
+    encrypting what only this caller may see; a caller with a ticket has shown none."""
 
-    token: ApiTokenRecord
-    address: str
+    id: CallerId
+    actor: Actor
+    access: Access
     credential: str = ""
-
-    @property
-    def actor(self) -> Actor:
-        return Actor(name=f"token:{self.token.id}", address=self.address, label=self.token.name)
+    expires_at: dt.datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

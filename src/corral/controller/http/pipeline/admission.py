@@ -122,7 +122,7 @@ class RouteAdmission:
         caller = self.caller(leading, request)
         with contextlib.ExitStack() as stack:
             if not request.is_small(self.setting.body_limit):
-                stack.enter_context(leading.large_bodies.opened(caller.token))
+                stack.enter_context(leading.large_bodies.opened(caller))
             yield await self._whole(leading, caller, request, now)
 
     async def _whole(
@@ -160,7 +160,7 @@ class RouteAdmission:
             leading.rates.stranger(request.address)
             raise
         request.made_by(caller.actor.name)
-        leading.rates.admit(caller.token.id, cost=self.cost(request))
+        leading.rates.admit(caller.id, cost=self.cost(request))
         assert isinstance(self._route.permission, Permission), "only probes are public"
         authorise(caller, self._route.permission)
         return caller

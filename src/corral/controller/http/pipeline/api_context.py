@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from corral.controller.accounts.principals import ACCOUNT_EVENTS, Principals
 from corral.controller.consoles.service import Consoles
 from corral.controller.distribution.instance_files import FileListing, FilePart
 from corral.controller.distribution.node_caches import CacheReport, SyncAnswer
@@ -38,9 +39,8 @@ from corral.controller.state.cluster_state import ClusterState, Mirror, StoredRe
 from corral.controller.state.ledger import Actor, Ledger
 from corral.controller.templates.library import TemplateLibrary
 from corral.controller.workload.service import Workloads
-from corral.domain.events import EventType
 from corral.domain.groups.instance_records import InstanceRecord
-from corral.domain.ids import Epoch, TokenId
+from corral.domain.ids import CallerId, Epoch
 from corral.domain.records import ApiTokenRecord
 from corral.errors import Code, Retryable
 from corral.store.port import BlobEngine, ReadEngine
@@ -227,15 +227,15 @@ class TokenUses:
 
     def __init__(self, tokens: Mirror[ApiTokenRecord]) -> None:
         self._tokens = tokens
-        self._last: dict[TokenId, dt.datetime] = {}
+        self._last: dict[CallerId, dt.datetime] = {}
 
-    def note(self, token: TokenId, now: dt.datetime) -> None:
+    def note(self, token: CallerId, now: dt.datetime) -> None:
         self._last[token] = now
         if len(self._last) > 2 * len(self._tokens) + _REVOKED_KEPT:
             self._last = {id: at for id, at in self._last.items() if self._tokens.find(id) is not None}
 
-    def last(self, token: TokenId) -> dt.datetime | None:
-        return self._last.get(token)
+    def last(self, token: str) -> dt.datetime | None:
+        return self._last.get(CallerId(token))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -270,27 +270,33 @@ class TermContext:
     """Requests with bodies of more than `body_limit`, which are held in memory."""
     rates: RequestRates = field(init=False)
     token_uses: TokenUses = field(init=False)
+    principals: Principals = field(init=False)
 
     def __post_init__(self) -> None:
         setting, limits = self.setting, self.setting.limits
+        self.principals = Principals(self.state)
         self.attempts = Attempts(state=self.state, ledger=self.ledger, entropy=setting.entropy)
-        self.tickets = Tickets(clock=setting.clock, entropy=setting.entropy, per_token=limits.tickets)
-        self.streams = self._pool("streams", limit=limits.all_streams, per_token=limits.streams)
-        self.uploads = self._pool("uploads", limit=limits.all_uploads, per_token=limits.uploads)
+        self.tickets = Tickets(clock=setting.clock, entropy=setting.entropy, per_caller=limits.tickets)
+        self.streams = self._pool("streams", limit=limits.all_streams, per_caller=limits.streams)
+        self.uploads = self._pool("uploads", limit=limits.all_uploads, per_caller=limits.uploads)
         self.large_bodies = self._pool(
-            "large requests", limit=_LARGE_BODIES, per_token=min(limits.uploads, _LARGE_BODIES_OF_TOKEN)
+            "large requests", limit=_LARGE_BODIES, per_caller=min(limits.uploads, _LARGE_BODIES_OF_TOKEN)
         )
         self.rates = RequestRates(limits, clock=setting.clock)
         self.token_uses = TokenUses(self.state.tokens)
 
-    def _pool(self, what: str, *, limit: int, per_token: int) -> OpenStreams:
+    def _pool(self, what: str, *, limit: int, per_caller: int) -> OpenStreams:
         pool = OpenStreams(
-            what=what, clock=self.setting.clock, tokens=self.state.tokens, limit=limit, per_token=per_token
+            what=what,
+            clock=self.setting.clock,
+            principals=self.principals,
+            limit=limit,
+            per_caller=per_caller,
         )
         self.hub.subscribe(
             name=f"http-{what}",
-            types=frozenset({EventType.TOKEN_REVOKED}),
-            on_event=pool.on_token_revoked,
+            types=ACCOUNT_EVENTS,
+            on_event=pool.on_account_changed,
             on_resync=pool.on_resync,
         )
         return pool

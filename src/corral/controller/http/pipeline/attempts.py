@@ -108,7 +108,7 @@ class Attempt:
 
         STORE_UNAVAILABLE, FENCED; RATE_LIMITED with too many keys whose effects are in doubt."""
         effect = self.begun or BegunEffect(
-            token=self._caller.token.id,
+            token=self._caller.id,
             id=new_id("once", self._attempts.entropy) if self._guard is not None else "",
             node=node or NodeId(""),
             incarnation=incarnation or Incarnation(0),
@@ -187,10 +187,7 @@ class Attempt:
             _log.warning("request_outcome_write.failed", actor=self.actor.name, reason=str(error))
 
     def _refuse_too_many(self) -> None:
-        if (
-            self.begun is None
-            and self._attempts.state.idempotency.begun_by(self._caller.token.id) >= MAX_BEGUN
-        ):
+        if self.begun is None and self._attempts.state.idempotency.begun_by(self._caller.id) >= MAX_BEGUN:
             raise Retryable(
                 Code.RATE_LIMITED,
                 f"{MAX_BEGUN} requests of this token with an Idempotency-Key have no known outcome",

@@ -6,15 +6,18 @@ import datetime as dt
 import ipaddress
 from collections.abc import Sequence
 
+from corral.controller.accounts.principals import Principal, token_principal
 from corral.controller.http.messages.call import Caller
 from corral.controller.http.messages.request import HttpRequest
 from corral.controller.http.pipeline.api_context import Network, TermContext
-from corral.controller.state.api_tokens import is_expired, verify
+from corral.controller.state.api_tokens import verify
 from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.ledger import Actor
 from corral.controller.workload.tokens import PREFIX, WorkloadRun
+from corral.domain.access import granting_roles
 from corral.domain.groups.group import Category
 from corral.domain.groups.plan_resolution import effective_category
-from corral.domain.permissions import Permission, Role, allows
+from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 
 
@@ -22,8 +25,19 @@ def authenticate(leading: TermContext, request: HttpRequest, *, now: dt.datetime
     """The caller of the bearer token; UNAUTHENTICATED without a valid one."""
     credential = _bearer(request, "send 'Authorization: Bearer corral_…'")
     token = verify(leading.state.tokens, credential, now=now)
-    leading.token_uses.note(token.id, now)
-    return Caller(token=token, address=request.address, credential=credential)
+    principal = token_principal(token)
+    leading.token_uses.note(principal.id, now)
+    return _caller(principal, request, credential)
+
+
+def _caller(principal: Principal, request: HttpRequest, credential: str = "") -> Caller:
+    return Caller(
+        id=principal.id,
+        actor=Actor(name=principal.name, address=request.address, label=principal.label),
+        access=principal.access,
+        credential=credential,
+        expires_at=principal.expires_at,
+    )
 
 
 def authenticate_workload(
@@ -73,23 +87,23 @@ def _bearer(request: HttpRequest, hint: str) -> str:
 
 def redeem(leading: TermContext, request: HttpRequest, ticket: str, *, now: dt.datetime) -> Caller:
     """The caller of a ticket; its token must still be valid."""
-    stored = leading.state.tokens.find(leading.tickets.redeem(ticket))
-    if stored is None or is_expired(stored.record, now):
+    principal = leading.principals.find(leading.tickets.redeem(ticket), now)
+    if principal is None:
         raise Rejected(
             Code.UNAUTHENTICATED, "the token behind this ticket was revoked or expired", hint="log in again"
         )
-    leading.token_uses.note(stored.record.id, now)
-    return Caller(token=stored.record, address=request.address)
+    leading.token_uses.note(principal.id, now)
+    return _caller(principal, request)
 
 
 def authorise(caller: Caller, permission: Permission) -> None:
-    """FORBIDDEN unless the caller's role grants the permission."""
-    if not allows(caller.token.role, permission):
-        granted = [role for role in reversed(Role) if allows(role, permission)]
+    """FORBIDDEN unless the caller has the permission."""
+    if not caller.access.allows(permission):
+        role = caller.access.role
         raise Rejected(
             Code.FORBIDDEN,
-            f"role {caller.token.role} does not grant '{permission}'",
-            hint=f"use a token of role {' or '.join(granted)}",
+            f"role {role} does not grant '{permission}'" if role else f"'{permission}' is not granted",
+            hint=f"use a token of role {' or '.join(granting_roles(permission))}",
         )
 
 

@@ -1,8 +1,8 @@
-"""Limits of a caller: how much a token may have open, and how often it may send requests.
+"""Limits of a caller: how much it may have open, and how often it may send requests.
 
-Open streams, sockets, downloads and waits are one pool, uploads another. An open one is ended when its token is
-revoked or expires, when the term ends, or when the process ends. Requests are limited by a token bucket for each API
-token, and by one for each address whose credentials were refused.
+Open streams, sockets, downloads and waits are one pool, uploads another. An open one is ended when its caller may do
+something else than when it was opened, or nothing any more; when the term ends, or when the process ends. Requests are
+limited by a token bucket for each caller, and by one for each address whose credentials were refused.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import contextlib
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final, TypeVar
 
-from corral.controller.state.cluster_state import Mirror
+from corral.controller.accounts.principals import Principals
+from corral.controller.http.messages.call import Caller
 from corral.domain.events import Cursor, Event
-from corral.domain.ids import TokenId
-from corral.domain.records import ApiTokenRecord
+from corral.domain.ids import CallerId
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.aio.tasks import first_of
 from corral.system.aio.token_bucket import TokenBuckets
@@ -36,8 +36,8 @@ _STRANGERS_BURST: Final = 50
 class OpenStream:
     """One stream. `closing` is resolved with the reason when it has to end, whatever it is doing."""
 
-    def __init__(self, token: ApiTokenRecord) -> None:
-        self.token = token
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
         self.closing: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -46,9 +46,9 @@ class OpenStream:
             self.closing.set_result(reason)
 
     def watch_expiry(self, clock: Clock) -> None:
-        if self.token.expires_at is None or self.closing.done():
+        if self.caller.expires_at is None or self.closing.done():
             return
-        left = (self.token.expires_at - clock.now()).total_seconds()
+        left = (self.caller.expires_at - clock.now()).total_seconds()
         if left <= 0:
             self.close("the token expired")
             return
@@ -61,28 +61,28 @@ class OpenStream:
 
 
 class OpenStreams:
-    """A pool with a limit in all and one for each token, so that one token cannot use up the whole pool."""
+    """A pool with a limit in all and one for each caller, so that one cannot use up the whole pool."""
 
     def __init__(
-        self, *, what: str, clock: Clock, tokens: Mirror[ApiTokenRecord], limit: int, per_token: int
+        self, *, what: str, clock: Clock, principals: Principals, limit: int, per_caller: int
     ) -> None:
         self._what = what
         self._clock = clock
-        self._tokens = tokens
+        self._principals = principals
         self._limit = limit
-        self._per_token = per_token
+        self._per_caller = per_caller
         self._open: set[OpenStream] = set()
-        self._counts: collections.Counter[TokenId] = collections.Counter()
+        self._counts: collections.Counter[CallerId] = collections.Counter()
         self._over: str | None = None
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def _admit(self, token: ApiTokenRecord) -> None:
+    def _admit(self, caller: Caller) -> None:
         if self._over is not None:
             raise Retryable(Code.SHUTTING_DOWN, self._over, hint="ask the leader", retry_after=1.0)
-        own = self._counts[token.id]
-        if self._per_token and own >= self._per_token:
+        own = self._counts[caller.id]
+        if self._per_caller and own >= self._per_caller:
             raise Retryable(
                 Code.RATE_LIMITED,
                 f"the token has {own} {self._what} open already",
@@ -98,49 +98,57 @@ class OpenStreams:
             )
 
     @contextlib.contextmanager
-    def opened(self, token: ApiTokenRecord) -> Iterator[OpenStream]:
+    def opened(self, caller: Caller) -> Iterator[OpenStream]:
         """Register one for as long as it lasts. RATE_LIMITED when too many are open."""
-        self._admit(token)
-        stream = OpenStream(token)
+        self._admit(caller)
+        stream = OpenStream(caller)
         self._open.add(stream)
-        self._counts[token.id] += 1
+        self._counts[caller.id] += 1
         stream.watch_expiry(self._clock)
-        if self._tokens.find(token.id) is None:
-            stream.close("the token was revoked")  # between the check of the token and now
+        self._check(stream)  # something may have changed since the caller was authenticated
         try:
             yield stream
         finally:
             stream.forget_expiry()
             self._open.discard(stream)
-            self._counts[token.id] -= 1
-            if not self._counts[token.id]:
-                del self._counts[token.id]
+            self._counts[caller.id] -= 1
+            if not self._counts[caller.id]:
+                del self._counts[caller.id]
 
     async def within(self, stream: OpenStream, work: Coroutine[Any, Any, T], *, otherwise: str) -> T:
-        """The result of `work`, unless the caller's token or this term ends before it does; `otherwise` is the text of
-        the refusal then."""
+        """The result of `work`, unless the rights of the caller or this term end before it does; `otherwise` is the text
+        of the refusal then."""
         done, *_ = await first_of(work, stream.closing, name="http/within")
         if done is None:
-            raise self._ended(stream, otherwise)
+            raise self.ended(stream, f"{otherwise}: {stream.closing.result()}")
         return done.result()
 
-    def _ended(self, stream: OpenStream, otherwise: str) -> CorralError:
-        message = f"{otherwise}: {stream.closing.result()}"
-        if self._tokens.find(stream.token.id) is None:
+    def ended(self, stream: OpenStream, message: str) -> CorralError:
+        """The refusal of a request whose stream was closed before it was answered."""
+        if self._principals.find(stream.caller.id, self._clock.now()) is None:
             return Rejected(Code.UNAUTHENTICATED, message, hint="log in again")
         return Retryable(Code.NOT_LEADER, message, hint="ask again", retry_after=1.0)
 
-    async def on_token_revoked(self, event: Event) -> None:
-        for stream in list(self._open):
-            if stream.token.id == event.subject:
-                stream.close("the token was revoked")
+    async def on_account_changed(self, event: Event) -> None:
+        """Somebody's rights may have changed: end every stream whose caller may do something else now."""
+        del event
+        self._check_all()
 
     async def on_resync(self, head: Cursor) -> None:
-        """Revocations may have been missed: compare with what is stored."""
+        """Changes may have been missed: compare with what is stored."""
         del head
+        self._check_all()
+
+    def _check_all(self) -> None:
         for stream in list(self._open):
-            if self._tokens.find(stream.token.id) is None:
-                stream.close("the token was revoked")
+            self._check(stream)
+
+    def _check(self, stream: OpenStream) -> None:
+        found = self._principals.find(stream.caller.id, self._clock.now())
+        if found is None:
+            stream.close("the token was revoked")
+        elif found.access != stream.caller.access:
+            stream.close("what the caller may do has changed; open it again")
 
     def close_all(self, reason: str) -> None:
         """End them all and accept no more."""
@@ -155,16 +163,16 @@ class RequestRates:
     def __init__(self, limits: HttpLimitsSection, *, clock: Clock) -> None:
         self._per_second = limits.requests_per_second
         self._burst = limits.burst
-        self._tokens = TokenBuckets[TokenId](
+        self._callers = TokenBuckets[CallerId](
             burst=limits.burst, per_second=limits.requests_per_second, monotonic=clock.monotonic
         )
         self._strangers = TokenBuckets[str](
             burst=_STRANGERS_BURST, per_second=STRANGERS_PER_SECOND, monotonic=clock.monotonic
         )
 
-    def admit(self, token: TokenId, *, cost: int = 1) -> None:
-        """RATE_LIMITED when this token sends requests faster than it may. `cost`: as how many this one counts."""
-        if self._per_second and not self._tokens.take(token, min(cost, self._burst)):
+    def admit(self, caller: CallerId, *, cost: int = 1) -> None:
+        """RATE_LIMITED when this caller sends requests faster than it may. `cost`: as how many this one counts."""
+        if self._per_second and not self._callers.take(caller, min(cost, self._burst)):
             counted = f"; this request counts as {cost}" if cost > 1 else ""
             raise _too_often(f"the token asks more often than {self._per_second} times a second{counted}")
 

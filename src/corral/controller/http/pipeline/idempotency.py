@@ -117,7 +117,7 @@ def guard_of(
         raise Bug("a keyed request needs the caller's credential to seal its answer")
     derivation = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"corral idempotency\0" + key.encode())
     return Guard(
-        id=_digest(caller.token.id.encode(), key.encode()),
+        id=_digest(caller.id.encode(), key.encode()),
         fingerprint=_digest(method.encode(), path.encode(), query, body),
         sealing_key=derivation.derive(caller.credential.encode()),
     )
@@ -129,9 +129,9 @@ def line_guard(id: str | None, *, caller: Caller, instance: str, line: str) -> G
     if id is None:
         return None
     return Guard(
-        id=_digest(caller.token.id.encode(), id.encode()),
+        id=_digest(caller.id.encode(), id.encode()),
         fingerprint=_digest(b"console line", instance.encode(), line.encode()),
-        sealing_key=hashlib.sha256(b"corral console line\0" + caller.token.id.encode()).digest(),
+        sealing_key=hashlib.sha256(b"corral console line\0" + caller.id.encode()).digest(),
     )
 
 

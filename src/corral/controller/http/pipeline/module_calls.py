@@ -30,7 +30,7 @@ from corral.controller.http.pipeline.module_answers import (
 )
 from corral.controller.http.pipeline.sse_stream import cut, until_gone
 from corral.domain.permissions import Permission
-from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.errors import Code, CorralError, Rejected
 from corral.modules.services.route_table import RouteMatch
 from corral.sdk.protocol.frames import MAX_FRAME
 from corral.sdk.protocol.messages import ROUTE, CallerBody, RouteAnswer, RouteRequest
@@ -77,7 +77,7 @@ async def relay(leading: TermContext, caller: Caller, request: HttpRequest) -> A
     method = "GET" if request.method == "HEAD" else request.method
     match = leading.modules.engine.routes.find(module_id, method, path)
     authorise(caller, declared_permission(match))
-    with leading.streams.opened(caller.token) as stream:  # modules take their time
+    with leading.streams.opened(caller) as stream:  # modules take their time
         asked = await _asked(leading, match, caller, request, path)
         call = _ModuleCall(leading, match, asked, request)
         if method in _READING:
@@ -157,7 +157,9 @@ async def _asked(
         query=tuple(query_pairs(request.query)),
         headers=tuple(_passed_on(request)),
         body=body,
-        caller=CallerBody(name=caller.actor.name, role=caller.token.role.value, address=caller.actor.address),
+        caller=CallerBody(
+            name=caller.actor.name, role=caller.access.role or "", address=caller.actor.address
+        ),
     )
 
 
@@ -241,10 +243,7 @@ class _ModuleCall:
         raise ClientGone
 
     def _ended(self, stream: OpenStream) -> CorralError:
-        reason = stream.closing.result()
-        if self._leading.state.tokens.find(stream.token.id) is None:
-            return Rejected(Code.UNAUTHENTICATED, reason, hint="log in again")
-        return Retryable(Code.NOT_LEADER, reason, hint="ask again", retry_after=1.0)
+        return self._leading.streams.ended(stream, stream.closing.result())
 
     def _in_one(self, found: ModuleAnswer) -> ApiResponse:
         return ApiResponse(

@@ -106,7 +106,7 @@ class UploadServer:
             return describe
 
         uploads = admitted.leading.uploads
-        with uploads.opened(admitted.call.caller.token) as stream:
+        with uploads.opened(admitted.call.caller) as stream:
             return await uploads.within(stream, work(), otherwise=NOTHING_STORED)
 
 
@@ -226,7 +226,7 @@ class IntakeServer:
             receiving = received_form(
                 pieces, content_type=content_type, directory=directory, limit=limit, small=small
             )
-            with leading.uploads.opened(admitted.call.caller.token) as stream:
+            with leading.uploads.opened(admitted.call.caller) as stream:
                 entering = stack.enter_async_context(receiving)
                 form = await leading.uploads.within(stream, entering, otherwise=NOTHING_STORED)
             yield form

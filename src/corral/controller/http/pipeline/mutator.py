@@ -68,7 +68,7 @@ async def commit(
     if change.settle is None or getattr(call.query, "wait", None) is None:
         return (await _attempts(change, admitted, describe, guard=guard, match=match)).answer
     # A wait is one of the token's streams; whether it may have one is known before anything is changed.
-    with leading.streams.opened(call.caller.token) as stream:
+    with leading.streams.opened(call.caller) as stream:
         body, answered = await _attempts(change, admitted, describe, guard=guard, match=match)
         settling = change.settle(leading, call, body)
         settled = await leading.streams.within(stream, settling, otherwise=_NOT_AWAITED)

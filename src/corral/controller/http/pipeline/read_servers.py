@@ -69,7 +69,7 @@ class ReadServer:
     async def answer(self, request: HttpRequest) -> ApiResponse:
         admitted = await self._admission.admit(request)
         found = await self._handler(admitted.leading, admitted.call)
-        shown = found if sees_all(admitted.call.caller.token.role) else redacted(found)
+        shown = found if sees_all(admitted.call.caller.access) else redacted(found)
         return shaped(shown, status=self._status)
 
 
@@ -88,7 +88,7 @@ class ProxyReadServer:
             found = await self._handler(
                 admitted.leading, SharedCall(path=call.path, query=call.query, now=call.now)
             )
-            return shaped(found if sees_all(call.caller.token.role) else redacted(found), status=self._status)
+            return shaped(found if sees_all(call.caller.access) else redacted(found), status=self._status)
         leading = self._admission.leading()
         run = authenticate_proxy(leading, request, cost=self._admission.cost(request))
         request.made_by(f"instance:{run.instance}")
@@ -213,7 +213,7 @@ class RelayServer:
 def _opened(admission: RouteAdmission, admitted: AdmittedRequest, path: str) -> Iterator[OpenStream]:
     """One of the caller's streams, counted as long as it is open."""
     with (
-        admitted.leading.streams.opened(admitted.call.caller.token) as stream,
+        admitted.leading.streams.opened(admitted.call.caller) as stream,
         admission.setting.metrics.streams(path).track_inprogress(),
     ):
         yield stream

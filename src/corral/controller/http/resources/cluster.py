@@ -26,6 +26,7 @@ from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import ADMIN_CERTIFICATES
 from corral.controller.state.ledger import Mutation
 from corral.controller.state.quarantine import Unreadable
+from corral.domain.ids import TokenId
 from corral.domain.permissions import Permission
 from corral.domain.records import AdminCertificateRecord
 from corral.store.port import ABSENT
@@ -120,7 +121,7 @@ async def issue_certificate(cluster: ClusterControl, call: ApiCall[RequestCertif
     asked = call.body
     issued = await cluster.issue_certificate(name=asked.name, csr_pem=asked.csr_pem)
     record = AdminCertificateRecord(
-        serial=issued.serial, name=asked.name, token_id=call.caller.token.id, expires_at=issued.expires_at
+        serial=issued.serial, name=asked.name, token_id=TokenId(call.caller.id), expires_at=issued.expires_at
     )
     return Mutation(
         action="cluster.issue_certificate",

@@ -84,9 +84,9 @@ class TicketShape(msgspec.Struct, frozen=True, kw_only=True):
 def event_selection(caller: Caller, types: str | None, subject: str | None) -> EventSelection:
     """The filter a caller asked for, and what his role may not see; UNKNOWN_EVENT_TYPE lists the types there
     are, FORBIDDEN names one that needs another permission."""
-    role = caller.token.role
-    unseen = unseen_types(role)
-    selection = EventSelection(subject=subject, unseen=unseen, redacted=not sees_all(role))
+    access = caller.access
+    unseen = unseen_types(access)
+    selection = EventSelection(subject=subject, unseen=unseen, redacted=not sees_all(access))
     if types is None:
         return selection
     known = EventType.__members__
@@ -214,7 +214,7 @@ def _position(last_event_id: str | None, after: str | None) -> Cursor | None:
 
 
 async def issue_ticket(tickets: Tickets, call: ApiCall[None, NoQuery]) -> TicketShape:
-    ticket, expires_at = tickets.issue(call.caller.token.id)
+    ticket, expires_at = tickets.issue(call.caller.id)
     return TicketShape(ticket=ticket, expires_at=expires_at)
 
 

@@ -69,7 +69,7 @@ def token_shape(token_uses: TokenUses, stored: StoredRecord[ApiTokenRecord]) -> 
 
 
 async def me(state: ClusterState, token_uses: TokenUses, call: ApiCall[None, NoQuery]) -> MeShape:
-    stored = state.tokens.require(call.caller.token.id)
+    stored = state.tokens.require(call.caller.id)
     return MeShape(token=token_shape(token_uses, stored), permissions=sorted(GRANTS[stored.record.role]))
 
 

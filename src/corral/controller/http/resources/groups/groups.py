@@ -176,7 +176,7 @@ def _revision(
 async def get_document(state: ClusterState, call: ApiCall[None, NoQuery]) -> WrittenDocument:
     stored = state.groups.require(call.path["name"])
     document = written_document(stored.record)
-    if not sees_all(call.caller.token.role):
+    if not sees_all(call.caller.access):
         document = redacted_document(document, GroupSpec)
     return WrittenDocument(document, revision=stored.revision)
 

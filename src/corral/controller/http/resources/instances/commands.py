@@ -92,7 +92,9 @@ async def execute_command(
     asked = CommandRequest(
         command=match.declaration.number,
         arguments=tuple(match.arguments),
-        caller=CallerBody(name=caller.actor.name, role=caller.token.role.value, address=caller.actor.address),
+        caller=CallerBody(
+            name=caller.actor.name, role=caller.access.role or "", address=caller.actor.address
+        ),
     )
     named = f"command '{match.declaration.name}'"
     if attempt.in_doubt:

@@ -20,7 +20,7 @@ from corral.domain.modules.manifest import ModuleHost
 from corral.domain.modules.phases import ModuleIntent, ModulePhase
 from corral.domain.modules.records import NodeModuleState, PackageRecord, awaited_capability, node_module_key
 from corral.domain.node_states import NodeState
-from corral.domain.permissions import Permission, allows
+from corral.domain.permissions import Permission
 
 PendingRequest = Literal["recover", "reload"]
 
@@ -156,7 +156,7 @@ def _fields(
         "sha256": row.sha256 if row else "",
         "intent": row.intent if row else None,
         "reason": row.reason if row else "",
-        "error": row.error if row and allows(call.caller.token.role, Permission.LOGS_READ) else "",
+        "error": row.error if row and call.caller.access.allows(Permission.LOGS_READ) else "",
         "current": bool(row and record and row.sha256 == record.sha256),
         "refused": bool(row and record and row.refused_sha256 == record.sha256),
         "declined": bool(row and runs_with_refusal(row)),

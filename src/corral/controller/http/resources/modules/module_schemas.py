@@ -21,7 +21,7 @@ from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.domain.modules.manifest import Manifest, ModuleHost, Source
 from corral.domain.modules.phases import ModuleIntent, ModulePhase
 from corral.domain.modules.records import FailureStory, PackageRecord, PhaseStep, SignatureFacts
-from corral.domain.permissions import Permission, allows
+from corral.domain.permissions import Permission
 from corral.modules.archive.compatibility import CompatibilityReport, Finding, RequirementView
 from corral.modules.lifecycle.engine import LiveModule
 
@@ -231,7 +231,7 @@ def _fields(
     stored: StoredRecord[PackageRecord],
 ) -> dict[str, Any]:
     record, manifest = stored.record, stored.record.manifest
-    role = call.caller.token.role
+    access = call.caller.access
     live = modules.engine.live(record.id)
     return {
         "id": record.id,
@@ -251,14 +251,14 @@ def _fields(
         "requires": required(manifest),
         "extensions": extensions(manifest),
         "storage": manifest.storage.documents or manifest.storage.key_value,
-        "settings": record.settings if allows(role, Permission.MODULES_MANAGE) else None,
+        "settings": record.settings if access.allows(Permission.MODULES_MANAGE) else None,
         "frontend": frontend(record),
         "previous_version": record.previous_version,
         "installed_at": record.installed_at,
         "updated_at": record.updated_at,
-        "failure": _failure(record, may_read_logs=allows(role, Permission.LOGS_READ)),
+        "failure": _failure(record, may_read_logs=access.allows(Permission.LOGS_READ)),
         "story": [step_shape(step) for step in record.story],
-        "live": live_shape(live, may_read_logs=allows(role, Permission.LOGS_READ))
+        "live": live_shape(live, may_read_logs=access.allows(Permission.LOGS_READ))
         if live is not None
         else None,
         "revision": stored.revision,

@@ -18,12 +18,13 @@ from corral.controller.state.collections import (
     instance_decisions,
     node_decisions,
 )
+from corral.domain.access import Access
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.groups.crash_records import CrashRecord
 from corral.domain.groups.instance_records import DecisionRecord
 from corral.domain.ids import Incarnation, same_start
 from corral.domain.instance_states import Wanted
-from corral.domain.permissions import Permission, Role, allows
+from corral.domain.permissions import Permission
 from corral.domain.sensitive_fields import redacted_event, sees_all, unseen_types
 from corral.errors import Code, CorralError, counted
 from corral.store.port import ReadEngine
@@ -45,14 +46,14 @@ class ChainReader:
         self,
         state: ClusterState,
         reads: ReadEngine,
-        role: Role,
+        access: Access,
         history: DecisionHistory,
         journals: Sequence[Journal[DecisionRecord]],
     ) -> None:
         """`journals`: where the decisions of the chain are looked for first; then where their subjects' are."""
         self._state = state
         self._reads = reads
-        self._role = role
+        self._access = access
         self._history = history
         self._journals = journals
         self._steps: list[ChainShape] = []
@@ -104,7 +105,7 @@ class ChainReader:
         first = self._steps[-1] if self._steps else None
         if first is None or first.kind != "event" or first.at is None:
             return
-        if not allows(self._role, Permission.AUDIT_READ):
+        if not self._access.allows(Permission.AUDIT_READ):
             return
         author = await author_of(self._reads, first.subject, first.at)
         if author is None and self._given_up:
@@ -149,12 +150,12 @@ class ChainReader:
         if event is None:
             self._steps.append(_cut(f"event {text} is no longer in the log"))
             return "", ""
-        if event.type in unseen_types(self._role):
+        if event.type in unseen_types(self._access):
             self._steps.append(_cut(f"event {text} is not for this role"))
             return "", ""
         node = event.data.get("node")
         self._given_up = node if isinstance(node, str) and self._state.nodes.find(node) is None else ""
-        shown = event if sees_all(self._role) else redacted_event(event)
+        shown = event if sees_all(self._access) else redacted_event(event)
         crash = shown.data.get("crash")
         known = self._state.crashes.find(crash) if isinstance(crash, str) else None
         restarts = self._restarts_before(known.record) if known is not None else []
@@ -226,7 +227,7 @@ class ChainReader:
         """Add a request: who made it and what it did, from the audit where the caller may read that."""
         text = decision.cause if decision.cause.startswith("token:") else f"request {id}"
         at = decision.at
-        if allows(self._role, Permission.AUDIT_READ):
+        if self._access.allows(Permission.AUDIT_READ):
             query = TimedPageQuery(limit=200, since=at - _BEFORE, until=at + _AFTER)
             entries, _ = await newest_entries(self._reads, AUDIT.name, query)
             for entry in entries:

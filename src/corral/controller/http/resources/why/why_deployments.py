@@ -49,7 +49,7 @@ async def why_deployment(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhySh
         would_change = _would_change(view, stored.record, found, record)
     history = DecisionHistory(parts.reads)
     chains = ChainReader(
-        state, parts.reads, call.caller.token.role, history, [journal, group_decisions(record.group)]
+        state, parts.reads, call.caller.access, history, [journal, group_decisions(record.group)]
     )
     return WhyShape(
         subject=f"deployment/{id}",

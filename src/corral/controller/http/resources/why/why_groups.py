@@ -71,7 +71,7 @@ async def why_group(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
     now += _waiting(parts.workload, there)
     history = DecisionHistory(parts.reads)
     decisions = await history.recent(journal)
-    chains = ChainReader(state, parts.reads, call.caller.token.role, history, [journal])
+    chains = ChainReader(state, parts.reads, call.caller.access, history, [journal])
     short = has.serving < found.need.wanted
     last = next((each.id for each in decisions if not short or each.kind in _WAITS), "")
     last = last or (decisions[0].id if decisions else "")

@@ -65,7 +65,7 @@ async def why_instance(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShap
     start = next((each.id for each in heads.values() if each.kind in _STARTS and each.node), "")
     placed = await history.shape(journal, start)
     journals = [journal, group_decisions(record.group)]
-    chains = ChainReader(state, parts.reads, call.caller.token.role, history, journals)
+    chains = ChainReader(state, parts.reads, call.caller.access, history, journals)
     last = await chains.find(record.decision or next(iter(heads), ""))
     return WhyShape(
         subject=f"instance/{record.id}",

@@ -15,7 +15,7 @@ from corral.controller.http.resources.why.why_answer import (
 )
 from corral.domain.modules.phases import ModuleIntent, ModulePhase
 from corral.domain.modules.records import NodeModuleState, PackageRecord, awaited_capability
-from corral.domain.permissions import Permission, allows
+from corral.domain.permissions import Permission
 from corral.errors import short_list
 
 _WAITING_FOR: Final = "waiting_for_capability:"
@@ -24,7 +24,7 @@ _NAMED: Final = 5
 
 async def why_module(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
     record = parts.state.modules.require(call.path["id"]).record
-    sees_logs = allows(call.caller.token.role, Permission.LOGS_READ)
+    sees_logs = call.caller.access.allows(Permission.LOGS_READ)
     rows = sorted(parts.state.module_node_states.rows_of_module(record.id), key=lambda row: row.node)
     awaited = _awaited(record)
     summary = f"module '{record.id}' {record.version} is {record.phase}, and is to be {record.intent}"

@@ -25,7 +25,7 @@ from corral.controller.http.resources.why.why_drains import drain_of_node, end_o
 from corral.controller.state.collections import node_decisions
 from corral.domain.groups.instance_records import live
 from corral.domain.node_states import Admission, NodeState
-from corral.domain.permissions import Permission, allows
+from corral.domain.permissions import Permission
 from corral.domain.planning.counterfactuals import group_counterfactuals
 from corral.domain.planning.node_views import NodeView
 from corral.domain.records import NodeRecord
@@ -45,7 +45,7 @@ async def why_node(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
         return await _gone(parts, call, error)
     history = DecisionHistory(parts.reads)
     heads = await history.heads(journal)
-    chains = ChainReader(state, parts.reads, call.caller.token.role, history, [journal])
+    chains = ChainReader(state, parts.reads, call.caller.access, history, [journal])
     refused, would_change = await _refused(parts, id, call.now)
     view = next((each for each in parts.plan((), call.now)[0].nodes() if each.id == id), None)
     running = [each.record for each in state.instances.of_node(id) if live(each.record.state)]
@@ -84,7 +84,7 @@ async def why_node(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
 async def _changed(parts: WhyParts, call: ApiCall[None, NoQuery]) -> list[NowShape]:
     """The last request that changed the node, for those who may read the audit."""
     id = call.path["id"]
-    if not allows(call.caller.token.role, Permission.AUDIT_READ):
+    if not call.caller.access.allows(Permission.AUDIT_READ):
         return []
     found = await last_change_of(parts.reads, id)
     if found is None:

@@ -1,0 +1,1 @@
+"""Accounts: users, sessions, logins."""
