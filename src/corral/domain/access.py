@@ -54,6 +54,10 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     def allows_everywhere(self, permission: Permission) -> bool:
         return any(not each.scopes for each in self._with(permission))
 
+    def allows_in_all(self, permission: Permission) -> bool:
+        """Whether the caller has a permission wherever it has any: then it holds for whatever the caller gets to see."""
+        return bool(self.grants) and all(permission in each.permissions for each in self.grants)
+
     def allows_on_group(self, permission: Permission, name: str) -> bool:
         return any(each.covers_group(name) for each in self._with(permission))
 

@@ -15,6 +15,8 @@ class Permission(enum.StrEnum):
     CLUSTER_READ = "cluster.read"
     CRASHES_READ = "crashes.read"
     DECISIONS_READ = "decisions.read"
+    DEPLOYMENTS_MANAGE = "deployments.manage"
+    DEPLOYMENTS_READ = "deployments.read"
     EVENTS_READ = "events.read"
     GROUPS_MANAGE = "groups.manage"
     GROUPS_READ = "groups.read"
@@ -30,15 +32,21 @@ class Permission(enum.StrEnum):
     MODULES_MANAGE = "modules.manage"
     MODULES_READ = "modules.read"
     MODULES_USE = "modules.use"
+    NODES_DRAIN = "nodes.drain"
     NODES_ENROL = "nodes.enrol"
     NODES_MANAGE = "nodes.manage"
     NODES_READ = "nodes.read"
+    NODES_SHUTDOWN = "nodes.shutdown"
+    ROLES_MANAGE = "roles.manage"
+    ROLES_READ = "roles.read"
     SELF_READ = "self.read"
     TEMPLATES_CONTENT = "templates.content"
     TEMPLATES_MANAGE = "templates.manage"
     TEMPLATES_READ = "templates.read"
     TOKENS_MANAGE = "tokens.manage"
     TOKENS_READ = "tokens.read"
+    USERS_MANAGE = "users.manage"
+    USERS_READ = "users.read"
 
 
 class Role(enum.StrEnum):
@@ -53,6 +61,7 @@ _VIEWER: Final = frozenset(
         Permission.CLUSTER_READ,
         Permission.CRASHES_READ,
         Permission.DECISIONS_READ,
+        Permission.DEPLOYMENTS_READ,
         Permission.EVENTS_READ,
         Permission.GROUPS_READ,
         Permission.INSTANCES_READ,
@@ -65,6 +74,7 @@ _VIEWER: Final = frozenset(
 )
 _OPERATOR: Final = _VIEWER | {
     Permission.CATALOG_MANAGE,
+    Permission.DEPLOYMENTS_MANAGE,
     Permission.GROUPS_MANAGE,
     Permission.INSTANCES_COMMAND,
     Permission.INSTANCES_CONSOLE,
@@ -74,6 +84,7 @@ _OPERATOR: Final = _VIEWER | {
     Permission.LOGS_MANAGE,
     Permission.LOGS_READ,
     Permission.MODULES_USE,
+    Permission.NODES_DRAIN,
     Permission.NODES_MANAGE,
     Permission.TEMPLATES_CONTENT,
     Permission.TEMPLATES_MANAGE,

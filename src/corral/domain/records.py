@@ -10,7 +10,8 @@ import datetime as dt
 
 import msgspec
 
-from corral.domain.ids import CallerId, ClusterId, Incarnation, JoinTokenId, NodeId, TokenId
+from corral.domain.bindings import EVERYTHING, Scope
+from corral.domain.ids import CallerId, ClusterId, Incarnation, JoinTokenId, NodeId, TokenId, UserName
 from corral.domain.node_claims import RECONNECT_MAX_SECONDS, NodeClaims, NodeSettings, in_force
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.permissions import Role
@@ -190,6 +191,11 @@ class ApiTokenRecord(Record, frozen=True, kw_only=True):
     name: str
     secret_sha256: str
     role: Role
+    owner: UserName = UserName("admin")
+    """Whose rights it has, as far as it does not narrow them; those from before there were users are the first user's."""
+    permissions: frozenset[str] | None = None
+    """Of those of its role, the ones that it has; None: all of them."""
+    scope: Scope = EVERYTHING
     created_at: dt.datetime
     created_by: str
     expires_at: dt.datetime | None = None

@@ -124,6 +124,14 @@ _EVENT_TEXT_FIELDS: Final = {**TEXT_FIELDS, "exit": Sensitive.TEXT}
 EVENT_PERMISSIONS: Final[Mapping[EventType, Permission]] = {
     EventType.TOKEN_CREATED: Permission.TOKENS_READ,
     EventType.TOKEN_REVOKED: Permission.TOKENS_READ,
+    EventType.USER_CREATED: Permission.USERS_READ,
+    EventType.USER_UPDATED: Permission.USERS_READ,
+    EventType.USER_LOCKED: Permission.USERS_READ,
+    EventType.USER_UNLOCKED: Permission.USERS_READ,
+    EventType.USER_DELETED: Permission.USERS_READ,
+    EventType.ROLE_CREATED: Permission.ROLES_READ,
+    EventType.ROLE_UPDATED: Permission.ROLES_READ,
+    EventType.ROLE_DELETED: Permission.ROLES_READ,
     EventType.JOIN_TOKEN_CREATED: Permission.NODES_ENROL,
     EventType.JOIN_TOKEN_USED: Permission.NODES_ENROL,
     EventType.JOIN_TOKEN_REVOKED: Permission.NODES_ENROL,
@@ -136,7 +144,9 @@ NEVER_ON_NODES: Final = frozenset(EVENT_PERMISSIONS) | {EventType.INSTANCE_COMMA
 
 def sees_all(access: Access) -> bool:
     """Whether nothing is hidden from this caller in what it may read."""
-    return access.allows(Permission.INSTANCES_SENSITIVE)
+    return access.allows_everywhere(Permission.INSTANCES_SENSITIVE) or access.allows_in_all(
+        Permission.INSTANCES_SENSITIVE
+    )
 
 
 def unseen_types(access: Access) -> frozenset[EventType]:

@@ -8,6 +8,7 @@ import hypothesis.strategies as st
 from corral.domain.access import NOTHING, Access, Grant, access_of_role, granting_roles
 from corral.domain.bindings import Scope
 from corral.domain.permissions import GRANTS, Permission, Role
+from corral.domain.sensitive_fields import sees_all
 
 READ, MANAGE = Permission.GROUPS_READ, Permission.GROUPS_MANAGE
 LOBBIES = Scope(groups=("lobby*",))
@@ -51,6 +52,14 @@ def test_a_scope_of_both_covers_the_instances_of_its_groups_on_its_nodes():
     assert access.allows_on_instance(READ, "lobby", "n1")
     assert not access.allows_on_instance(READ, "lobby", "n2")
     assert not access.allows_on_instance(READ, "arena", "n1")
+
+
+def test_what_is_hidden_from_some_is_hidden_unless_every_grant_shows_it():
+    viewer, operator = access_of_role(Role.VIEWER), GRANTS[Role.OPERATOR]
+    lobbies = Grant(permissions=operator, scopes=(LOBBIES,))
+    assert sees_all(Access(grants=(lobbies,)))
+    assert not sees_all(Access(grants=(*viewer.grants, lobbies))), "it reads more than the lobbies"
+    assert not sees_all(NOTHING)
 
 
 def test_a_token_allows_what_its_owner_may_and_it_says_itself():

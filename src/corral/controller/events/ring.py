@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -25,6 +26,8 @@ class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
     unseen: frozenset[EventType] = frozenset()
     """Types that the reader may not have, whatever it requests."""
     redacted: bool = False
+    covers: Callable[[Event], bool] | None = None
+    """Whether an event lies within the scope of the reader; None: all do."""
 
     @property
     def of_modules(self) -> bool:
@@ -34,7 +37,7 @@ class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def everything(self) -> bool:
-        return self.all_seen and not self.unseen
+        return self.all_seen and not self.unseen and self.covers is None
 
     @property
     def all_seen(self) -> bool:
@@ -46,6 +49,7 @@ class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
             (self.types is None or event.type in self.types)
             and (self.subject is None or event.subject == self.subject)
             and event.type not in self.unseen
+            and (self.covers is None or self.covers(event))
         )
 
     def shown(self, event: Event) -> Event:

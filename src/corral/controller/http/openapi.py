@@ -30,6 +30,7 @@ from corral.controller.http.pipeline.route_table import (
     Stream,
     Upload,
 )
+from corral.controller.http.pipeline.scoping import Scoping
 from corral.domain.permissions import Permission
 from corral.version import VERSION
 
@@ -65,6 +66,7 @@ def with_description(routes: Sequence[Route]) -> tuple[Route, ...]:
             method="GET",
             path=PATH,
             permission=Permission.SELF_READ,
+            scope=Scoping.NEUTRAL,
             summary="This description",
             response=OpenApiShape,
             handler=handler,

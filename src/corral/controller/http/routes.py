@@ -16,9 +16,9 @@ from corral.controller.http.resources import (
     node_drains,
     nodes,
     probes,
-    tokens,
     workload,
 )
+from corral.controller.http.resources.accounts import roles, tokens, users
 from corral.controller.http.resources.groups import (
     apply,
     deployments,
@@ -56,6 +56,8 @@ ROUTES: Final[tuple[Route, ...]] = with_description(
     (
         *probes.ROUTES,
         *tokens.ROUTES,
+        *users.ROUTES,
+        *roles.ROUTES,
         *join_tokens.ROUTES,
         *nodes.ROUTES,
         *node_drains.ROUTES,

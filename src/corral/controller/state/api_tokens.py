@@ -16,14 +16,17 @@ from typing import Final
 from corral.controller.state.cluster_state import Mirror, StoredRecord
 from corral.controller.state.collections import TOKENS
 from corral.controller.state.ledger import Step
+from corral.domain.bindings import EVERYTHING, Scope
 from corral.domain.events import Draft, EventType
-from corral.domain.ids import TokenId
+from corral.domain.ids import TokenId, UserName
 from corral.domain.permissions import Role
 from corral.domain.records import ApiTokenRecord
 from corral.errors import Code, Rejected
 from corral.store.port import ABSENT
 from corral.system.entropy import Entropy, new_id
 
+FIRST_USER: Final = UserName("admin")
+"""The user who owns the first token, and those from before there were users."""
 FIRST_ADMIN: Final = "first-admin"
 
 _SECRET_BYTES: Final = 32
@@ -39,6 +42,9 @@ def mint(
     now: dt.datetime,
     entropy: Entropy,
     expires_at: dt.datetime | None = None,
+    owner: UserName = FIRST_USER,
+    permissions: frozenset[str] | None = None,
+    scope: Scope = EVERYTHING,
 ) -> tuple[ApiTokenRecord, str]:
     """A new token's record and its text. Only here are both in one place."""
     id = TokenId(new_id("tok", entropy))
@@ -48,6 +54,9 @@ def mint(
         name=name,
         secret_sha256=_digest(secret),
         role=role,
+        owner=owner,
+        permissions=permissions,
+        scope=scope,
         created_at=now,
         created_by=created_by,
         expires_at=expires_at,
@@ -105,7 +114,7 @@ def revocation(tokens: Mirror[ApiTokenRecord], id: str, *, now: dt.datetime) -> 
     stored = tokens.require(id)
     record = stored.record
     steps: list[Step] = [TOKENS.delete(record.id, expect=stored.revision)]
-    if record.role is Role.ADMIN and not is_expired(record, now):
+    if _is_whole_admin(record) and not is_expired(record, now):
         witness = _other_admin(tokens, record.id, now)
         if witness is None:
             raise Rejected(
@@ -118,6 +127,11 @@ def revocation(tokens: Mirror[ApiTokenRecord], id: str, *, now: dt.datetime) -> 
     return tuple(steps)
 
 
+def _is_whole_admin(record: ApiTokenRecord) -> bool:
+    """Whether a token narrows nothing of an administrator's rights."""
+    return record.role is Role.ADMIN and record.permissions is None and record.scope.is_everything
+
+
 def _other_admin(
     tokens: Mirror[ApiTokenRecord], id: TokenId, now: dt.datetime
 ) -> StoredRecord[ApiTokenRecord] | None:
@@ -125,7 +139,7 @@ def _other_admin(
     others = [
         stored
         for stored in tokens
-        if stored.record.role is Role.ADMIN and stored.record.id != id and not is_expired(stored.record, now)
+        if _is_whole_admin(stored.record) and stored.record.id != id and not is_expired(stored.record, now)
     ]
     latest = dt.datetime.max.replace(tzinfo=dt.UTC)
     return max(

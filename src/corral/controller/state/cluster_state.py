@@ -23,9 +23,12 @@ from corral.controller.state.collections import (
     NODE_LEDGERS,
     ONLY,
     PLANS,
+    ROLES,
     SEQUENCES,
     SPOOLS,
     TOKENS,
+    USER_SESSIONS,
+    USERS,
 )
 from corral.controller.state.indexed_mirrors import (
     CrashMirror,
@@ -65,6 +68,9 @@ class ClusterState:
         self.spools: Final = Mirror(SPOOLS, "spool")
         self.join_tokens: Final = Mirror(JOIN_TOKENS, "join token")
         self.tokens: Final = Mirror(TOKENS, "token")
+        self.users: Final = Mirror(USERS, "user")
+        self.roles: Final = Mirror(ROLES, "role")
+        self.user_sessions: Final = Mirror(USER_SESSIONS, "session")
         self.admin_certificates: Final = Mirror(ADMIN_CERTIFICATES, "administrator's certificate")
         self.idempotency: Final = IdempotencyMirror()
         self.groups: Final = Mirror(GROUPS, "group")
@@ -88,6 +94,9 @@ class ClusterState:
             self.spools,
             self.join_tokens,
             self.tokens,
+            self.users,
+            self.roles,
+            self.user_sessions,
             self.admin_certificates,
             self.idempotency,
             self.groups,

@@ -6,6 +6,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from corral.domain.accounts.records import RoleRecord, SessionRecord, UserRecord
 from corral.domain.groups.artifacts import CatalogRecord
 from corral.domain.groups.crash_records import CrashRecord
 from corral.domain.groups.deployments import DeploymentRecord
@@ -74,6 +75,9 @@ NODES: Final = StateCollection("nodes", NodeRecord)
 SPOOLS: Final = StateCollection("spools", SpoolPosition)
 JOIN_TOKENS: Final = StateCollection("join_tokens", JoinTokenRecord)
 TOKENS: Final = StateCollection("tokens", ApiTokenRecord)
+USERS: Final = StateCollection("users", UserRecord)
+ROLES: Final = StateCollection("roles", RoleRecord)
+USER_SESSIONS: Final = StateCollection("user_sessions", SessionRecord)
 ADMIN_CERTIFICATES: Final = StateCollection("admin_certificates", AdminCertificateRecord)
 IDEMPOTENCY: Final = StateCollection("idempotency", IdempotencyRecord)
 GROUPS: Final = StateCollection("groups", GroupRecord)

@@ -13,6 +13,7 @@ import pathlib
 
 import msgspec
 
+from corral.controller.accounts.users import restored_admin
 from corral.controller.state.api_tokens import creation, mint
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import CLUSTER
@@ -122,7 +123,9 @@ async def _commit(store: Store, term: Term, state: ClusterState, data: pathlib.P
     put_aside([path])
     atomic_write(path, f"{text}\n".encode())
     async with writer:
-        await Ledger(writer, state).commit(*creation(record), audit(actor, "token.create", record.id))
+        await Ledger(writer, state).commit(
+            *restored_admin(state, clock.now()), *creation(record), audit(actor, "token.create", record.id)
+        )
     if failed:
         raise failed[0]
     return MadeToken(id=record.id, path=path)

@@ -7,8 +7,9 @@ from typing import Final
 
 import structlog
 
+from corral.controller.accounts.users import first_user
 from corral.controller.instances.group_format_upgrade import GROUP_FORMAT
-from corral.controller.state.api_tokens import first_admin
+from corral.controller.state.api_tokens import FIRST_USER, first_admin
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import AUTHORITY, CLUSTER, ONLY, TOKENS
 from corral.controller.state.ledger import SYSTEM, Ledger, Step, audit
@@ -73,6 +74,7 @@ async def found_cluster(
             expect=ABSENT,
         ),
         AUTHORITY.put(ONLY, AuthorityRecord(active=sealed), expect=ABSENT),
+        *first_user(clock.now()),
         TOKENS.put(token.id, token, expect=ABSENT),
         Draft(type=EventType.CLUSTER_CREATED, subject=cluster_id),
         Draft(type=EventType.TOKEN_CREATED, subject=token.id, data={"name": token.name, "role": token.role}),
@@ -81,6 +83,12 @@ async def found_cluster(
     await ledger.commit(*steps)
     begun.unlink()
     _log.info("cluster.created", cluster=cluster_id, admin_login=str(data / ADMIN_TOKEN_FILE))
+
+
+async def ensure_first_user(ledger: Ledger, clock: Clock) -> None:
+    """Give a cluster from before there were users its first one, who owns all its tokens."""
+    if not len(ledger.state.users):
+        await ledger.commit(*first_user(clock.now()), audit(SYSTEM, "users.create", FIRST_USER))
 
 
 def open_authority(state: ClusterState, *, key_path: pathlib.Path, clock: Clock) -> Authority:

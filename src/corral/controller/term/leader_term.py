@@ -32,7 +32,7 @@ from corral.controller.sessions.session_registry import Sessions
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import SYSTEM, Ledger, Step
 from corral.controller.templates.library import TemplateLibrary
-from corral.controller.term.cluster_init import found_cluster
+from corral.controller.term.cluster_init import ensure_first_user, found_cluster
 from corral.controller.term.commit_followers import Followers
 from corral.controller.term.housekeeping import Housekeeping
 from corral.controller.term.term_services import NodeServices, TermDeps, TermServices
@@ -226,6 +226,7 @@ class _TermStart:
             entropy=self._deps.entropy,
             on_purpose=self._deps.found_cluster,
         )
+        await ensure_first_user(self._ledger, self._deps.clock)
 
     async def _announce(self, opening: Sequence[Step]) -> None:
         event = Draft(

@@ -21,6 +21,7 @@ from corral.controller.http.pipeline.api_context import CurrentTerm, ProcessCont
 from corral.controller.http.pipeline.authentication import authenticate, authorise, redeem
 from corral.controller.http.pipeline.idempotency import Guard, guard_of
 from corral.controller.http.pipeline.route_table import Route
+from corral.controller.http.pipeline.scoping import check_scope
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 
@@ -101,6 +102,7 @@ class RouteAdmission:
 
     def __init__(self, route: Route, *, setting: ProcessContext, gate: CurrentTerm) -> None:
         self._route = route
+        self._scoping = route.scoping
         self.setting = setting
         self.gate = gate
         self._query = QueryDecoder(route.query)
@@ -163,6 +165,13 @@ class RouteAdmission:
         leading.rates.admit(caller.id, cost=self.cost(request))
         assert isinstance(self._route.permission, Permission), "only probes are public"
         authorise(caller, self._route.permission)
+        check_scope(
+            self._scoping,
+            caller.access,
+            self._route.permission,
+            leading.state,
+            request.scope.get("path_params", {}),
+        )
         return caller
 
     def cost(self, request: HttpRequest) -> int:

@@ -6,7 +6,7 @@ import datetime as dt
 import ipaddress
 from collections.abc import Sequence
 
-from corral.controller.accounts.principals import Principal, token_principal
+from corral.controller.accounts.principals import Principal
 from corral.controller.http.messages.call import Caller
 from corral.controller.http.messages.request import HttpRequest
 from corral.controller.http.pipeline.api_context import Network, TermContext
@@ -17,6 +17,7 @@ from corral.controller.workload.tokens import PREFIX, WorkloadRun
 from corral.domain.access import granting_roles
 from corral.domain.groups.group import Category
 from corral.domain.groups.plan_resolution import effective_category
+from corral.domain.ids import CallerId
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 
@@ -25,7 +26,13 @@ def authenticate(leading: TermContext, request: HttpRequest, *, now: dt.datetime
     """The caller of the bearer token; UNAUTHENTICATED without a valid one."""
     credential = _bearer(request, "send 'Authorization: Bearer corral_…'")
     token = verify(leading.state.tokens, credential, now=now)
-    principal = token_principal(token)
+    principal = leading.principals.of_token(token)
+    if principal is None:
+        raise Rejected(
+            Code.UNAUTHENTICATED,
+            leading.principals.reason(CallerId(token.id), now),
+            hint="ask an administrator",
+        )
     leading.token_uses.note(principal.id, now)
     return _caller(principal, request, credential)
 

@@ -144,9 +144,10 @@ class OpenStreams:
             self._check(stream)
 
     def _check(self, stream: OpenStream) -> None:
-        found = self._principals.find(stream.caller.id, self._clock.now())
+        now = self._clock.now()
+        found = self._principals.find(stream.caller.id, now)
         if found is None:
-            stream.close("the token was revoked")
+            stream.close(self._principals.reason(stream.caller.id, now))
         elif found.access != stream.caller.access:
             stream.close("what the caller may do has changed; open it again")
 

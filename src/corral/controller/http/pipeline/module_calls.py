@@ -28,6 +28,7 @@ from corral.controller.http.pipeline.module_answers import (
     public_failure,
     settle_failure,
 )
+from corral.controller.http.pipeline.scoping import Scoping, check_scope
 from corral.controller.http.pipeline.sse_stream import cut, until_gone
 from corral.domain.permissions import Permission
 from corral.errors import Code, CorralError, Rejected
@@ -76,7 +77,9 @@ async def relay(leading: TermContext, caller: Caller, request: HttpRequest) -> A
         request.label = f"/api/v1/modules/{module_id}/{{path}}"  # one a module that is there: bounded
     method = "GET" if request.method == "HEAD" else request.method
     match = leading.modules.engine.routes.find(module_id, method, path)
-    authorise(caller, declared_permission(match))
+    declared = declared_permission(match)
+    authorise(caller, declared)
+    check_scope(Scoping.EVERYWHERE, caller.access, declared, leading.state, names)
     with leading.streams.opened(caller) as stream:  # modules take their time
         asked = await _asked(leading, match, caller, request, path)
         call = _ModuleCall(leading, match, asked, request)

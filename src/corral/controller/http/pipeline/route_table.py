@@ -27,6 +27,7 @@ from typing import Any, ClassVar, Final, Protocol
 from corral.controller.http.messages.call import NoQuery, Query
 from corral.controller.http.messages.responses import ApiResponse
 from corral.controller.http.pipeline.api_context import CurrentTerm, ProcessContext
+from corral.controller.http.pipeline.scoping import Scoping, scoping_of
 from corral.controller.http.pipeline.sse_stream import Content, Pump
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
@@ -133,6 +134,8 @@ class Route:
     """As how many requests of its token it counts: more for what takes the leader long."""
     items_a_request: int = 0
     """Every so many items of the page that is asked for count as one request more; 0: none does."""
+    scope: Scoping | None = None
+    """How it regards the scope of its caller; None: as its path says, see `scoping_of`."""
     rest: bool = False
     """The last parameter takes the rest of the path, slashes included."""
 
@@ -147,6 +150,10 @@ class Route:
             raise ValueError(f"{self.name} is not a well-formed route")
         if self.mutates and (self.method == "GET" or self.permission is PUBLIC):
             raise ValueError(f"{self.name} changes something: it needs a caller and another method")
+
+    @property
+    def scoping(self) -> Scoping:
+        return self.scope or scoping_of(self.path)
 
     @property
     def name(self) -> str:

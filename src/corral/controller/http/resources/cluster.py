@@ -19,6 +19,7 @@ from corral.controller.http.pipeline.api_context import (
     ProcessContext,
 )
 from corral.controller.http.pipeline.route_table import Act, Read, Route
+from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.http.resources.probes import notes_of
 from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live_nodes import LiveNodes
@@ -138,6 +139,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="GET",
         path="/api/v1/cluster",
         permission=Permission.CLUSTER_READ,
+        scope=Scoping.NEUTRAL,
         summary="Who leads, and what the cluster holds",
         response=ClusterShape,
         handler=get_cluster,

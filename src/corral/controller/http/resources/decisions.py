@@ -10,6 +10,8 @@ import msgspec
 from corral.controller.http.messages.call import ApiCall
 from corral.controller.http.messages.paging import Page, TimedPageQuery, newest_entries
 from corral.controller.http.pipeline.route_table import Read, Route
+from corral.controller.http.pipeline.scoping import Scoping
+from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import (
     EVERY_DECISION,
     Journal,
@@ -18,6 +20,7 @@ from corral.controller.state.collections import (
     instance_decisions,
     node_decisions,
 )
+from corral.domain.access import Access
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.groups.instance_records import DecisionRecord
 from corral.domain.permissions import Permission
@@ -89,7 +92,9 @@ def _journal(subject: str) -> Journal[DecisionRecord]:
     )
 
 
-async def list_decisions(reads: ReadEngine, call: ApiCall[None, DecisionQuery]) -> Page[DecisionShape]:
+async def list_decisions(
+    state: ClusterState, reads: ReadEngine, call: ApiCall[None, DecisionQuery]
+) -> Page[DecisionShape]:
     """The newest first, about one subject or about all. What was decided about things that are gone stays for
     a while."""
     query = call.query
@@ -97,7 +102,31 @@ async def list_decisions(reads: ReadEngine, call: ApiCall[None, DecisionQuery]) 
     found, following = await newest_entries(
         reads, journal.name, query, prefix=query.subject is None, once=_decision_id
     )
-    return Page(items=[decision_shape(journal, entry) for entry in found], next=following)
+    shapes = [decision_shape(journal, entry) for entry in found]
+    return Page(
+        items=[each for each in shapes if _is_covered(state, call.caller.access, each)], next=following
+    )
+
+
+def _is_covered(state: ClusterState, access: Access, decision: DecisionShape) -> bool:
+    """Whether a decision is about a group, an instance or a node within the scope of the caller. That of a deployment is
+    in the journal of its group, too."""
+    permission = Permission.DECISIONS_READ
+    if access.allows_everywhere(permission):
+        return True
+    kind, _, id = decision.subject.partition("/")
+    match kind:
+        case "instance":
+            stored = state.instances.find(id)  # of one that is gone it is not known whose it was
+            return stored is not None and access.allows_on_instance(
+                permission, stored.record.group, decision.node or stored.record.node
+            )
+        case "group":
+            return access.allows_on_group(permission, id)
+        case "node":
+            return access.allows_on_node(permission, id)
+        case _:
+            return False
 
 
 class _Identified(msgspec.Struct, frozen=True):
@@ -148,6 +177,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="GET",
         path="/api/v1/decisions",
         permission=Permission.DECISIONS_READ,
+        scope=Scoping.FILTERS,
         summary="List decisions about an instance, a group or a node, the newest first",
         query=DecisionQuery,
         response=Page[DecisionShape],

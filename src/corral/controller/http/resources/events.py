@@ -25,6 +25,7 @@ from corral.controller.http.messages.paging import (
 from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.pipeline.authentication import authorise
 from corral.controller.http.pipeline.route_table import Read, Route, Stream
+from corral.controller.http.pipeline.scoping import Scoping, event_filter
 from corral.controller.http.pipeline.sse_stream import Pump, Write
 from corral.controller.http.pipeline.tickets import Tickets
 from corral.domain.events import Cursor, Event, EventType
@@ -86,7 +87,9 @@ def event_selection(caller: Caller, types: str | None, subject: str | None) -> E
     are, FORBIDDEN names one that needs another permission."""
     access = caller.access
     unseen = unseen_types(access)
-    selection = EventSelection(subject=subject, unseen=unseen, redacted=not sees_all(access))
+    selection = EventSelection(
+        subject=subject, unseen=unseen, redacted=not sees_all(access), covers=event_filter(access)
+    )
     if types is None:
         return selection
     known = EventType.__members__
@@ -223,6 +226,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="GET",
         path="/api/v1/events",
         permission=Permission.EVENTS_READ,
+        scope=Scoping.FILTERS,
         summary="List events, the oldest first",
         query=EventQuery,
         response=Page[EventShape],
@@ -232,6 +236,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="GET",
         path="/api/v1/events/stream",
         permission=Permission.EVENTS_READ,
+        scope=Scoping.FILTERS,
         summary="Follow events",
         query=EventStreamQuery,
         handler=stream_events,
@@ -242,6 +247,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="POST",
         path="/api/v1/events/tickets",
         permission=Permission.EVENTS_READ,
+        scope=Scoping.NEUTRAL,
         summary="A ticket for one event stream",
         response=TicketShape,
         handler=issue_ticket,

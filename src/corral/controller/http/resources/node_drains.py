@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody, Text
 from corral.controller.http.pipeline.api_context import InstanceControl
+from corral.controller.http.pipeline.authentication import authorise
 from corral.controller.http.pipeline.route_table import Mutate, Route
 from corral.controller.http.resources.drain_dry_runs import drain_described, stranded_groups
 from corral.controller.http.resources.dry_runs import ConfirmedOrDry, DryRunShape, dry_mutation
@@ -46,6 +47,8 @@ def drain(
     workload: Workloads,
     call: ApiCall[NodeDraining, ConfirmedOrDry],
 ) -> Mutation:
+    if call.body.shutdown is True:
+        authorise(call.caller, Permission.NODES_SHUTDOWN)
     return _drain(state, nodes, instances, workload, call, "nodes.drain", shutdown=call.body.shutdown)
 
 
@@ -162,11 +165,17 @@ def _audited(drain: NodeDrain | None, record: NodeRecord) -> dict[str, object]:
     return asked
 
 
-def _order(verb: str, summary: str, body: type[RequestBody], handler: Callable[..., Mutation]) -> Mutate:
+def _order(
+    verb: str,
+    summary: str,
+    body: type[RequestBody],
+    handler: Callable[..., Mutation],
+    permission: Permission = Permission.NODES_DRAIN,
+) -> Mutate:
     return Mutate(
         method="POST",
         path=f"/api/v1/nodes/{{id}}/{verb}",
-        permission=Permission.NODES_MANAGE,
+        permission=permission,
         summary=summary,
         body=body,
         query=ConfirmedOrDry,
@@ -181,11 +190,13 @@ ROUTES: Final[tuple[Route, ...]] = (
     _order(
         "drain", "Move everything away from a node, and stop the rest at the deadline", NodeDraining, drain
     ),
-    _order("shutdown", "Drain a node, then end its daemon", NodeShutdown, shutdown),
+    _order(
+        "shutdown", "Drain a node, then end its daemon", NodeShutdown, shutdown, Permission.NODES_SHUTDOWN
+    ),
     Mutate(
         method="POST",
         path="/api/v1/nodes/{id}/undrain",
-        permission=Permission.NODES_MANAGE,
+        permission=Permission.NODES_DRAIN,
         summary="New instances on a drained node again",
         body=Reason,
         response=NodeShape,

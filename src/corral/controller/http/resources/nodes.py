@@ -13,6 +13,7 @@ from corral.controller.http.messages.call import ApiCall, Confirmed, NoQuery, Re
 from corral.controller.http.messages.paging import Page, PageQuery, page_of
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_table import Mutate, Read, Route
+from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.http.resources.dry_runs import (
     ConfirmedOrDry,
     DryRunShape,
@@ -180,7 +181,7 @@ def _labels(filters: tuple[str, ...]) -> list[tuple[str, str]]:
 async def list_nodes(
     state: ClusterState, nodes: LiveNodes, workload: Workloads, call: ApiCall[None, NodeQuery]
 ) -> Page[NodeShape]:
-    query = call.query
+    query, access = call.query, call.caller.access
     labels = _labels(query.label)
 
     def accepts(record: NodeRecord) -> bool:
@@ -188,6 +189,7 @@ async def list_nodes(
             query.state in (None, record.state)
             and query.admission in (None, record.admission)
             and all(record.labels.get(key) == value for key, value in labels)
+            and access.allows_on_node(Permission.NODES_READ, record.id)
         )
 
     def shape(stored: StoredRecord[NodeRecord]) -> NodeShape:
@@ -333,6 +335,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="GET",
         path="/api/v1/nodes",
         permission=Permission.NODES_READ,
+        scope=Scoping.FILTERS,
         summary="List nodes",
         query=NodeQuery,
         response=Page[NodeShape],

@@ -12,6 +12,7 @@ from corral.controller.http.messages.call import ApiCall, Confirmed, NoQuery
 from corral.controller.http.messages.paging import Page, decode_cursor, encode_cursor
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_table import Mutate, Read, Route
+from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.http.resources.dry_runs import (
     ConfirmedOrDry,
     DryRunShape,
@@ -49,14 +50,15 @@ def the_deployment(state: ClusterState, path: Mapping[str, str]) -> StoredRecord
 async def list_deployments(
     state: ClusterState, instances: InstanceControl, call: ApiCall[None, DeploymentQuery]
 ) -> Page[DeploymentShape]:
-    query = call.query
+    query, access = call.query, call.caller.access
     before = decode_cursor(_KIND, query.cursor)
     known = state.deployments.of_group(query.group) if query.group else list(state.deployments)
     found = sorted(
         (
             (_order(stored.record), stored)
             for stored in known
-            if not query.state or stored.record.state in query.state
+            if (not query.state or stored.record.state in query.state)
+            and access.allows_on_group(Permission.DEPLOYMENTS_READ, stored.record.group)
         ),
         key=lambda item: item[0],
         reverse=True,
@@ -167,7 +169,7 @@ def _operation(
     return Mutate(
         method="POST",
         path=f"/api/v1/deployments/{{id}}/{verb}",
-        permission=Permission.GROUPS_MANAGE,
+        permission=Permission.DEPLOYMENTS_MANAGE,
         summary=summary,
         body=body,
         query=query,
@@ -182,7 +184,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Mutate(
         method="POST",
         path="/api/v1/groups/{name}/deploy",
-        permission=Permission.GROUPS_MANAGE,
+        permission=Permission.DEPLOYMENTS_MANAGE,
         summary="Bring the instances of a group to its present document, templates and programs",
         body=DeploymentOrder,
         query=ConfirmedOrDry,
@@ -194,7 +196,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     Read(
         method="GET",
         path="/api/v1/deployments",
-        permission=Permission.GROUPS_READ,
+        permission=Permission.DEPLOYMENTS_READ,
+        scope=Scoping.FILTERS,
         summary="List deployments, the newest first",
         query=DeploymentQuery,
         response=Page[DeploymentShape],
@@ -203,7 +206,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Read(
         method="GET",
         path="/api/v1/deployments/{id}",
-        permission=Permission.GROUPS_READ,
+        permission=Permission.DEPLOYMENTS_READ,
         summary="Show a deployment and how far it is",
         response=DeploymentShape,
         handler=get_deployment,

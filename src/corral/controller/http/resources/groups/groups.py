@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import functools
+from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -15,6 +16,7 @@ from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
 from corral.controller.http.messages.paging import Page, PageQuery, page_of
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_table import Build, Describe, Mutate, Read, Route
+from corral.controller.http.pipeline.scoping import Scoping, refuse_document_outside
 from corral.controller.http.resources.dry_runs import (
     ConfirmedOrDry,
     DryRunQuery,
@@ -73,7 +75,7 @@ async def list_groups(
     return page_of(
         state.groups,
         call.query,
-        accepts=lambda _: True,
+        accepts=lambda record: call.caller.access.allows_on_group(Permission.GROUPS_READ, record.spec.name),
         shape=lambda stored: group_shape(state, stored, instances.signals, folder=group_folder),
     )
 
@@ -105,6 +107,7 @@ def create_group(
 ) -> Mutation:
     ws = workspace(instances, call, "POST /groups")
     record = group_changes.create_document(ws, _written(call))
+    _refuse_outside(call, [record.spec])
     if call.query.dry_run:
         return dry_mutation("groups.create", record.spec.name, described(ws, instances.signals, workload))
     return changed(state, instances, ws, "groups.create", record.spec.name, None, record, status=201)
@@ -164,6 +167,7 @@ def _revision(
             functools.partial(group_changes.revised_group, name, revise), lambda found: found.specs.values()
         )
         before = state.groups.require(name)
+        _refuse_outside(call, revised.specs.values())
         record = group_changes.write_revised(ws, plans, revised, confirm=_confirmed(name, call.query))
         if call.query.dry_run:
             return dry_mutation(action, name, described(ws, instances.signals, workload))
@@ -171,6 +175,15 @@ def _revision(
         return group_mutation(state, instances, steps, action, name, before, record)
 
     return describe
+
+
+def _refuse_outside(call: ApiCall[Any, Any], specs: Iterable[GroupSpec]) -> None:
+    """FORBIDDEN for documents that a caller with a scope may not write: of groups outside of it, those that inherit
+    included, and of instances that could be placed on nodes outside of it."""
+    access = call.caller.access
+    if not access.allows_everywhere(Permission.GROUPS_MANAGE):
+        for spec in specs:
+            refuse_document_outside(access, spec)
 
 
 async def get_document(state: ClusterState, call: ApiCall[None, NoQuery]) -> WrittenDocument:
@@ -229,6 +242,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="GET",
         path="/api/v1/groups",
         permission=Permission.GROUPS_READ,
+        scope=Scoping.FILTERS,
         summary="List groups",
         query=PageQuery,
         response=Page[GroupShape],
@@ -238,6 +252,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="POST",
         path="/api/v1/groups",
         permission=Permission.GROUPS_MANAGE,
+        scope=Scoping.FILTERS,
         summary="Create a group; its instances follow at once",
         body=NewGroup,
         response=GroupShape,
@@ -306,6 +321,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="GET",
         path="/api/v1/schemas/group",
         permission=Permission.GROUPS_READ,
+        scope=Scoping.NEUTRAL,
         summary="The JSON schema of a group's document",
         response=dict[str, Any],
         handler=get_schema,

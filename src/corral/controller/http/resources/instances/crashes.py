@@ -16,6 +16,7 @@ from corral.controller.http.messages.paging import (
     encode_cursor,
 )
 from corral.controller.http.pipeline.route_table import Read, Route
+from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.http.resources.instances.instance_schemas import ExitShape, exit_shape
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.groups.crash_records import CrashClass, CrashRecord
@@ -79,7 +80,7 @@ def _order(record: CrashRecord) -> str:
 
 
 async def list_crashes(state: ClusterState, call: ApiCall[None, CrashQuery]) -> Page[CrashShape]:
-    query = call.query
+    query, access = call.query, call.caller.access
     before = decode_cursor(_KIND, query.cursor)
     span = TimeRange(query.since, query.until)
 
@@ -90,6 +91,7 @@ async def list_crashes(state: ClusterState, call: ApiCall[None, CrashQuery]) -> 
             and query.instance in (None, record.instance)
             and query.crash_class in (None, record.crash_class)
             and span.holds(record.at)
+            and access.allows_on_instance(Permission.CRASHES_READ, record.group, record.node)
         )
 
     found = sorted(
@@ -120,6 +122,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="GET",
         path="/api/v1/crashes",
         permission=Permission.CRASHES_READ,
+        scope=Scoping.FILTERS,
         summary="List crashes, the newest first",
         query=CrashQuery,
         response=Page[CrashShape],

@@ -14,6 +14,7 @@ from corral.controller.http.messages.paging import Page, PageQuery, page_of
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.attempts import Attempt
 from corral.controller.http.pipeline.route_table import Mutate, Once, Read, Route
+from corral.controller.http.pipeline.scoping import Scoping, refuse_group_outside
 from corral.controller.http.resources.dry_runs import DryRun, DryRunShape, described, dry_mutation
 from corral.controller.http.resources.instances import command_input as commanding
 from corral.controller.http.resources.instances.instance_changes import (
@@ -83,7 +84,7 @@ class CommandTaken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_instances(view: InstanceView, call: ApiCall[None, InstanceQuery]) -> Page[InstanceShape]:
-    query = call.query
+    query, access = call.query, call.caller.access
 
     def accepts(record: InstanceRecord) -> bool:
         return (
@@ -92,6 +93,7 @@ async def list_instances(view: InstanceView, call: ApiCall[None, InstanceQuery])
             and query.state in (None, record.state)
             and query.wanted in (None, record.wanted)
             and (live(record.state) or not query.live)
+            and access.allows_on_instance(Permission.INSTANCES_READ, record.group, record.node)
         )
 
     instances = view.state.instances
@@ -116,6 +118,9 @@ def start_instance(
     view: InstanceView, instances: InstanceControl, call: ApiCall[NewInstance, AwaitRunning]
 ) -> Mutation:
     asked = call.body
+    access = call.caller.access
+    if not access.allows_everywhere(Permission.INSTANCES_MANAGE):
+        refuse_group_outside(access, Permission.INSTANCES_MANAGE, asked.group, field="group")
     return _started(view, instances, call, asked.group, asked.node, asked.variables)
 
 
@@ -281,6 +286,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="GET",
         path="/api/v1/instances",
         permission=Permission.INSTANCES_READ,
+        scope=Scoping.FILTERS,
         summary="List instances",
         query=InstanceQuery,
         response=Page[InstanceShape],
@@ -290,6 +296,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="POST",
         path="/api/v1/instances",
         permission=Permission.INSTANCES_MANAGE,
+        scope=Scoping.FILTERS,
         summary="Start one more instance of a group",
         body=NewInstance,
         query=AwaitRunning,

@@ -13,6 +13,7 @@ from corral.controller.distribution import artifact_catalog as changes
 from corral.controller.http.messages.call import ApiCall, NoQuery, Query, RequestBody
 from corral.controller.http.messages.paging import Page, PageQuery, page_of
 from corral.controller.http.pipeline.route_table import Describe, Mutate, Read, Route, Upload
+from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.http.resources.templates.template_files import file_limit
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
@@ -215,6 +216,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="GET",
         path="/api/v1/catalog",
         permission=Permission.CATALOG_READ,
+        scope=Scoping.NEUTRAL,
         summary="List the catalog",
         query=CatalogQuery,
         response=Page[CatalogShape],

@@ -8,14 +8,20 @@ from typing import Annotated, Final
 
 import msgspec
 
+from corral.controller.accounts.principals import token_limits
 from corral.controller.http.messages.call import ApiCall, Name, NoQuery, RequestBody
 from corral.controller.http.messages.paging import Page, PageQuery, everything, page_of
 from corral.controller.http.pipeline.api_context import ProcessContext, TokenUses
 from corral.controller.http.pipeline.route_table import Mutate, Read, Route
+from corral.controller.http.pipeline.scoping import Scoping
+from corral.controller.http.resources.accounts.roles import PermissionList
+from corral.controller.http.resources.accounts.users import UserNameText, refuse_more
 from corral.controller.state.api_tokens import creation, mint, revocation
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
-from corral.domain.permissions import GRANTS, Permission, Role
+from corral.domain.bindings import EVERYTHING, Scope
+from corral.domain.ids import UserName
+from corral.domain.permissions import Permission, Role
 from corral.domain.records import ApiTokenRecord
 
 TEN_YEARS_SECONDS: Final = 315_360_000
@@ -27,6 +33,9 @@ class TokenShape(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str
     role: Role
+    owner: str
+    permissions: list[str] | None
+    scope: Scope
     created_at: dt.datetime
     created_by: str
     expires_at: dt.datetime | None
@@ -41,17 +50,29 @@ class NewTokenShape(TokenShape, frozen=True, kw_only=True):
     warning: str = ""
 
 
-class MeShape(msgspec.Struct, frozen=True, kw_only=True):
-    """The caller's token and permissions."""
+class GrantShape(msgspec.Struct, frozen=True, kw_only=True):
+    """Permissions, and the scopes within all of which they hold; without one they hold everywhere."""
 
+    permissions: list[Permission]
+    scopes: list[Scope]
+
+
+class MeShape(msgspec.Struct, frozen=True, kw_only=True):
+    """The caller: whose rights it has, what it may do anywhere, and where."""
+
+    user: str
     token: TokenShape
     permissions: list[Permission]
+    grants: list[GrantShape]
 
 
 class CreateToken(RequestBody, frozen=True, kw_only=True):
     name: Name
     role: Role
     expires_in_seconds: Annotated[int, msgspec.Meta(ge=1, le=TEN_YEARS_SECONDS)] | None = None
+    permissions: PermissionList | None = None
+    scope: Scope = EVERYTHING
+    owner: UserNameText | None = None
 
 
 def token_shape(token_uses: TokenUses, stored: StoredRecord[ApiTokenRecord]) -> TokenShape:
@@ -60,6 +81,9 @@ def token_shape(token_uses: TokenUses, stored: StoredRecord[ApiTokenRecord]) -> 
         id=record.id,
         name=record.name,
         role=record.role,
+        owner=record.owner,
+        permissions=sorted(record.permissions) if record.permissions is not None else None,
+        scope=record.scope,
         created_at=record.created_at,
         created_by=record.created_by,
         expires_at=record.expires_at,
@@ -70,7 +94,16 @@ def token_shape(token_uses: TokenUses, stored: StoredRecord[ApiTokenRecord]) -> 
 
 async def me(state: ClusterState, token_uses: TokenUses, call: ApiCall[None, NoQuery]) -> MeShape:
     stored = state.tokens.require(call.caller.id)
-    return MeShape(token=token_shape(token_uses, stored), permissions=sorted(GRANTS[stored.record.role]))
+    access = call.caller.access
+    return MeShape(
+        user=stored.record.owner,
+        token=token_shape(token_uses, stored),
+        permissions=sorted(access.permissions),
+        grants=[
+            GrantShape(permissions=sorted(each.permissions), scopes=list(each.scopes))
+            for each in access.grants
+        ],
+    )
 
 
 async def list_tokens(
@@ -86,17 +119,22 @@ async def get_token(state: ClusterState, token_uses: TokenUses, call: ApiCall[No
 
 
 def create_token(
-    token_uses: TokenUses, setting: ProcessContext, call: ApiCall[CreateToken, NoQuery]
+    state: ClusterState, token_uses: TokenUses, setting: ProcessContext, call: ApiCall[CreateToken, NoQuery]
 ) -> Mutation:
-    life = call.body.expires_in_seconds
+    asked = call.body
+    life = asked.expires_in_seconds
     record, text = mint(
-        name=call.body.name,
-        role=call.body.role,
+        name=asked.name,
+        role=asked.role,
+        owner=_owner(state, call),
+        permissions=None if asked.permissions is None else frozenset(asked.permissions),
+        scope=asked.scope,
         created_by=call.caller.actor.name,
         now=call.now,
         entropy=setting.entropy,
         expires_at=None if life is None else call.now + dt.timedelta(seconds=life),
     )
+    refuse_more(token_limits(record), call.caller, field="role")
     shape = token_shape(token_uses, StoredRecord(0, record))
     return Mutation(
         action="tokens.create",
@@ -106,8 +144,20 @@ def create_token(
             **msgspec.structs.asdict(shape), token=text, warning=_warning(setting, record.role)
         ),
         status=201,
-        after={"name": record.name, "role": record.role.value},
+        after={
+            "name": record.name,
+            "role": record.role.value,
+            "owner": record.owner,
+            "scope": msgspec.to_builtins(record.scope),
+        },
     )
+
+
+def _owner(state: ClusterState, call: ApiCall[CreateToken, NoQuery]) -> UserName:
+    """The user whose rights a new token narrows: the caller's own, unless another one is named."""
+    if call.body.owner is not None:
+        return state.users.require(call.body.owner).record.name
+    return state.tokens.require(call.caller.id).record.owner
 
 
 def _warning(setting: ProcessContext, role: Role) -> str:
@@ -139,6 +189,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="GET",
         path="/api/v1/auth/me",
         permission=Permission.SELF_READ,
+        scope=Scoping.NEUTRAL,
         summary="The caller and his permissions",
         response=MeShape,
         handler=me,

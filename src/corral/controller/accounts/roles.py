@@ -1,0 +1,67 @@
+"""Custom roles: creation, change and removal. These functions describe the steps and leave the commit to their caller."""
+
+from __future__ import annotations
+
+import msgspec
+
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import ROLES
+from corral.controller.state.ledger import Step
+from corral.domain.accounts.records import RoleRecord
+from corral.domain.events import Draft, EventType
+from corral.domain.permissions import Role
+from corral.errors import Code, Rejected, short_list
+from corral.store.port import ABSENT
+
+_NAMED = 5
+
+
+def creation(record: RoleRecord) -> tuple[Step, ...]:
+    return (
+        ROLES.put(record.name, record, expect=ABSENT),
+        Draft(type=EventType.ROLE_CREATED, subject=record.name, data=_data(record)),
+    )
+
+
+def update(state: ClusterState, name: str, **changes: object) -> tuple[RoleRecord, tuple[Step, ...]]:
+    stored = state.roles.require(name)
+    record = msgspec.structs.replace(stored.record, **changes)
+    return record, (
+        ROLES.put(record.name, record, expect=stored.revision),
+        Draft(type=EventType.ROLE_UPDATED, subject=record.name, data=_data(record)),
+    )
+
+
+def removal(state: ClusterState, name: str) -> tuple[Step, ...]:
+    """CONFLICT while users have the role: they would lose its permissions without anybody having said so."""
+    refuse_fixed(name)
+    stored = state.roles.require(name)
+    users = [
+        each.record.name
+        for each in state.users
+        if any(binding.role == name for binding in each.record.bindings)
+    ]
+    if users:
+        raise Rejected(
+            Code.CONFLICT,
+            f"role '{name}' is bound to {short_list(users, _NAMED)}",
+            hint="change their bindings first: corral user update NAME --role ROLE",
+        )
+    return (
+        ROLES.delete(name, expect=stored.revision),
+        Draft(type=EventType.ROLE_DELETED, subject=name),
+    )
+
+
+def refuse_fixed(name: str) -> None:
+    """CONFLICT for a role that is part of Corral."""
+    if name in Role.__members__:
+        raise Rejected(
+            Code.CONFLICT,
+            f"role {name} is fixed",
+            hint="make a role of your own: corral role create NAME --permission P",
+        )
+
+
+def _data(record: RoleRecord) -> dict[str, object]:
+    return {"permissions": sorted(record.permissions)}

@@ -1,0 +1,154 @@
+"""Users: creation, change, lock and removal. These functions describe the steps and leave the commit to their caller."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import msgspec
+
+from corral.controller.state.api_tokens import FIRST_USER
+from corral.controller.state.cluster_state import ClusterState, StoredRecord
+from corral.controller.state.collections import TOKENS, USER_SESSIONS, USERS
+from corral.controller.state.ledger import Step
+from corral.domain.accounts.records import UserLock, UserRecord
+from corral.domain.bindings import MOST_BINDINGS, Binding
+from corral.domain.events import Draft, EventType
+from corral.domain.permissions import Role
+from corral.errors import Code, Rejected, unknown_choice
+from corral.store.port import ABSENT
+
+
+def first_user(now: dt.datetime) -> tuple[Step, ...]:
+    """The steps that store the first user."""
+    record = UserRecord(
+        name=FIRST_USER,
+        created_at=now,
+        created_by="system",
+        bindings=(Binding(role=Role.ADMIN.value),),
+    )
+    return creation(record)
+
+
+def restored_admin(state: ClusterState, now: dt.datetime) -> tuple[Step, ...]:
+    """The steps after which the first user is there, is not locked and may do everything: for whoever owns the host."""
+    stored = state.users.find(FIRST_USER)
+    if stored is None:
+        return first_user(now)
+    if is_admin(stored.record):
+        return ()
+    bindings = (Binding(role=Role.ADMIN.value), *stored.record.bindings)
+    record = msgspec.structs.replace(stored.record, locked=None, bindings=bindings[:MOST_BINDINGS])
+    return (
+        USERS.put(record.name, record, expect=stored.revision),
+        Draft(type=EventType.USER_UPDATED, subject=record.name, data={"bindings": _shown(record.bindings)}),
+    )
+
+
+def creation(record: UserRecord) -> tuple[Step, ...]:
+    return (
+        USERS.put(record.name, record, expect=ABSENT),
+        Draft(type=EventType.USER_CREATED, subject=record.name, data={"bindings": _shown(record.bindings)}),
+    )
+
+
+def update(state: ClusterState, name: str, **changes: object) -> tuple[UserRecord, tuple[Step, ...]]:
+    """The record with these fields, and the steps that store it; CONFLICT where no administrator would be left."""
+    stored = state.users.require(name)
+    record = msgspec.structs.replace(stored.record, **changes)
+    steps: list[Step] = [USERS.put(record.name, record, expect=stored.revision)]
+    steps += _keep_an_admin(state, stored.record, record)
+    steps.append(
+        Draft(type=EventType.USER_UPDATED, subject=record.name, data={"bindings": _shown(record.bindings)})
+    )
+    return record, tuple(steps)
+
+
+def lock(
+    state: ClusterState, name: str, *, by: str, reason: str, now: dt.datetime
+) -> tuple[UserRecord, tuple[Step, ...]]:
+    """Refuse everything that the user, its tokens and its sessions ask for, from now on."""
+    stored = state.users.require(name)
+    record = msgspec.structs.replace(stored.record, locked=UserLock(by=by, reason=reason, at=now))
+    return record, (
+        USERS.put(record.name, record, expect=stored.revision),
+        *_keep_an_admin(state, stored.record, record),
+        *_end_sessions(state, record.name),
+        Draft(type=EventType.USER_LOCKED, subject=record.name, data={"by": by, "reason": reason}),
+    )
+
+
+def unlock(state: ClusterState, name: str) -> tuple[UserRecord, tuple[Step, ...]]:
+    stored = state.users.require(name)
+    record = msgspec.structs.replace(stored.record, locked=None)
+    return record, (
+        USERS.put(record.name, record, expect=stored.revision),
+        Draft(type=EventType.USER_UNLOCKED, subject=record.name),
+    )
+
+
+def removal(state: ClusterState, name: str) -> tuple[Step, ...]:
+    """The steps that remove a user with its tokens and sessions."""
+    stored = state.users.require(name)
+    tokens = [each for each in state.tokens if each.record.owner == name]
+    return (
+        USERS.delete(name, expect=stored.revision),
+        *_keep_an_admin(state, stored.record, None),
+        *_end_sessions(state, stored.record.name),
+        *(TOKENS.delete(each.record.id, expect=each.revision) for each in tokens),
+        *(
+            Draft(type=EventType.TOKEN_REVOKED, subject=each.record.id, data={"name": each.record.name})
+            for each in tokens
+        ),
+        Draft(type=EventType.USER_DELETED, subject=name),
+    )
+
+
+def check_bindings(state: ClusterState, bindings: tuple[Binding, ...]) -> None:
+    """INVALID_FIELD for a role that does not exist."""
+    for number, each in enumerate(bindings):
+        if each.role not in Role.__members__ and state.roles.find(each.role) is None:
+            known = (*Role.__members__, *(stored.record.name for stored in state.roles))
+            raise unknown_choice(
+                "role", each.role, known, code=Code.INVALID_FIELD, field=f"bindings[{number}].role"
+            )
+
+
+def is_admin(record: UserRecord) -> bool:
+    """Whether a user may do everything, everywhere, now."""
+    everything = any(each.role == Role.ADMIN and each.scope.is_everything for each in record.bindings)
+    return everything and record.locked is None
+
+
+def _keep_an_admin(state: ClusterState, before: UserRecord, after: UserRecord | None) -> list[Step]:
+    """Refuse what would leave no administrator.
+
+    Two administrators who remove each other at the same moment must not both succeed. So the change of one also
+    rewrites another one that remains: one of the two transactions conflicts on that record and is evaluated again.
+    """
+    if not is_admin(before) or (after is not None and is_admin(after)):
+        return []
+    witness = _other_admin(state, before.name)
+    if witness is None:
+        raise Rejected(
+            Code.CONFLICT,
+            f"'{before.name}' is the last administrator",
+            hint="give another user the role ADMIN without a scope first",
+        )
+    return [USERS.put(witness.record.name, witness.record, expect=witness.revision)]
+
+
+def _other_admin(state: ClusterState, name: str) -> StoredRecord[UserRecord] | None:
+    return next((each for each in state.users if each.record.name != name and is_admin(each.record)), None)
+
+
+def _end_sessions(state: ClusterState, name: str) -> list[Step]:
+    return [
+        USER_SESSIONS.delete(each.record.id, expect=each.revision)
+        for each in state.user_sessions
+        if each.record.user == name
+    ]
+
+
+def _shown(bindings: tuple[Binding, ...]) -> list[str]:
+    """The roles of bindings, for events: `OPERATOR` or `OPERATOR (scoped)`."""
+    return [each.role if each.scope.is_everything else f"{each.role} (scoped)" for each in bindings]

@@ -1,0 +1,1 @@
+"""Routes of users, roles and tokens."""

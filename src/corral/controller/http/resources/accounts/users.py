@@ -1,0 +1,279 @@
+"""Users, their bindings to roles, and locks."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from corral.controller.accounts import users as changes
+from corral.controller.accounts.principals import bound_access, user_access
+from corral.controller.http.messages.call import ApiCall, Caller, GivenText, NoQuery, RequestBody
+from corral.controller.http.messages.paging import Page, PageQuery, everything, page_of
+from corral.controller.http.pipeline.route_table import Mutate, Read, Route
+from corral.controller.state.cluster_state import ClusterState, StoredRecord
+from corral.controller.state.ledger import Mutation
+from corral.domain.access import Access
+from corral.domain.accounts.records import UserRecord, valid_display_name, valid_user_name
+from corral.domain.bindings import Binding, Bindings
+from corral.domain.permissions import Permission
+from corral.errors import Code, Rejected
+
+_ONE: Final = "/api/v1/users/{name}"
+
+
+class LockShape(msgspec.Struct, frozen=True, kw_only=True):
+    """An administrator's lock."""
+
+    by: str
+    reason: str
+    at: dt.datetime
+
+
+class UserShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A user; `permissions` are those that its bindings grant anywhere."""
+
+    name: str
+    display_name: str
+    bindings: tuple[Binding, ...]
+    permissions: list[Permission]
+    locked: LockShape | None
+    tokens: int
+    created_at: dt.datetime
+    created_by: str
+    revision: int
+
+
+UserNameText = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
+DisplayNameText = Annotated[str, msgspec.Meta(max_length=100)]
+
+
+class NewUser(RequestBody, frozen=True, kw_only=True):
+    name: UserNameText
+    display_name: DisplayNameText = ""
+    bindings: Bindings = ()
+
+
+class UserEdit(RequestBody, frozen=True, kw_only=True):
+    display_name: DisplayNameText | UnsetType = UNSET
+    bindings: Bindings | UnsetType = UNSET
+
+
+class UserLocking(RequestBody, frozen=True, kw_only=True):
+    reason: GivenText
+
+
+def user_shape(state: ClusterState, stored: StoredRecord[UserRecord]) -> UserShape:
+    record = stored.record
+    locked = record.locked
+    return UserShape(
+        name=record.name,
+        display_name=record.display_name,
+        bindings=record.bindings,
+        permissions=sorted(user_access(state, record).permissions),
+        locked=LockShape(by=locked.by, reason=locked.reason, at=locked.at) if locked is not None else None,
+        tokens=sum(each.record.owner == record.name for each in state.tokens),
+        created_at=record.created_at,
+        created_by=record.created_by,
+        revision=stored.revision,
+    )
+
+
+async def list_users(state: ClusterState, call: ApiCall[None, PageQuery]) -> Page[UserShape]:
+    return page_of(
+        state.users, call.query, accepts=everything, shape=lambda stored: user_shape(state, stored)
+    )
+
+
+async def get_user(state: ClusterState, call: ApiCall[None, NoQuery]) -> UserShape:
+    return user_shape(state, state.users.require(call.path["name"]))
+
+
+def create_user(state: ClusterState, call: ApiCall[NewUser, NoQuery]) -> Mutation:
+    asked = call.body
+    name = valid_user_name(asked.name)
+    if state.users.find(name) is not None:
+        raise Rejected(
+            Code.CONFLICT, f"user '{name}' exists already", hint="choose another name", field="name"
+        )
+    _check_grant(state, call.caller, asked.bindings)
+    record = UserRecord(
+        name=name,
+        display_name=valid_display_name(asked.display_name),
+        bindings=asked.bindings,
+        created_at=call.now,
+        created_by=call.caller.actor.name,
+    )
+    return _stored(state, "users.create", None, record, changes.creation(record), status=201)
+
+
+def update_user(state: ClusterState, call: ApiCall[UserEdit, NoQuery]) -> Mutation:
+    asked, name = call.body, call.path["name"]
+    before = state.users.require(name).record
+    given: dict[str, Any] = {}
+    if asked.display_name is not UNSET:
+        given["display_name"] = valid_display_name(asked.display_name)
+    if asked.bindings is not UNSET:
+        _refuse_stronger(state, call.caller, before)
+        _check_grant(state, call.caller, asked.bindings)
+        given["bindings"] = asked.bindings
+    record, steps = changes.update(state, name, **given)
+    return _stored(state, "users.update", before, record, steps)
+
+
+def delete_user(state: ClusterState, call: ApiCall[None, NoQuery]) -> Mutation:
+    before = state.users.require(call.path["name"]).record
+    _refuse_stronger(state, call.caller, before)
+    steps = changes.removal(state, before.name)
+    return Mutation(
+        action="users.delete", subject=before.name, steps=steps, status=204, before=_audited(before)
+    )
+
+
+def lock_user(state: ClusterState, call: ApiCall[UserLocking, NoQuery]) -> Mutation:
+    before = state.users.require(call.path["name"]).record
+    _refuse_stronger(state, call.caller, before)
+    record, steps = changes.lock(
+        state, before.name, by=call.caller.actor.name, reason=call.body.reason, now=call.now
+    )
+    return _stored(state, "users.lock", before, record, steps)
+
+
+def unlock_user(state: ClusterState, call: ApiCall[None, NoQuery]) -> Mutation:
+    before = state.users.require(call.path["name"]).record
+    _check_grant(state, call.caller, before.bindings)
+    record, steps = changes.unlock(state, before.name)
+    return _stored(state, "users.unlock", before, record, steps)
+
+
+def _check_grant(state: ClusterState, caller: Caller, bindings: tuple[Binding, ...]) -> None:
+    """INVALID_FIELD for a role that is not there; FORBIDDEN for rights that the caller does not have itself."""
+    changes.check_bindings(state, bindings)
+    refuse_more(bound_access(state, bindings), caller, field="bindings")
+
+
+def refuse_more(asked: Access, caller: Caller, *, field: str) -> None:
+    """FORBIDDEN where rights are given that the caller does not have itself."""
+    exceeding = asked.exceeds(caller.access)
+    if exceeding is not None:
+        raise Rejected(
+            Code.FORBIDDEN,
+            f"this would give '{exceeding}', which the caller does not have, or not as far",
+            hint="give a weaker role or a narrower scope, or ask an administrator",
+            field=field,
+        )
+
+
+def _refuse_stronger(state: ClusterState, caller: Caller, user: UserRecord) -> None:
+    """FORBIDDEN for a change of somebody who may do more than the caller."""
+    exceeding = bound_access(state, user.bindings).exceeds(caller.access)
+    if exceeding is not None:
+        raise Rejected(
+            Code.FORBIDDEN,
+            f"user '{user.name}' may do more than the caller: '{exceeding}'",
+            hint="ask an administrator",
+        )
+
+
+def _stored(
+    state: ClusterState,
+    action: str,
+    before: UserRecord | None,
+    record: UserRecord,
+    steps: tuple[Any, ...],
+    *,
+    status: int = 200,
+) -> Mutation:
+    return Mutation(
+        action=action,
+        subject=record.name,
+        steps=steps,
+        body=user_shape(state, StoredRecord(0, record)),
+        status=status,
+        before=_audited(before) if before is not None else None,
+        after=_audited(record),
+    )
+
+
+def _audited(record: UserRecord) -> dict[str, object]:
+    return {
+        "display_name": record.display_name,
+        "bindings": msgspec.to_builtins(record.bindings),
+        "locked": record.locked is not None,
+    }
+
+
+def the_user(state: ClusterState, path: Mapping[str, str]) -> StoredRecord[UserRecord]:
+    return state.users.require(path["name"])
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Read(
+        method="GET",
+        path="/api/v1/users",
+        permission=Permission.USERS_READ,
+        summary="List users",
+        query=PageQuery,
+        response=Page[UserShape],
+        handler=list_users,
+    ),
+    Mutate(
+        method="POST",
+        path="/api/v1/users",
+        permission=Permission.USERS_MANAGE,
+        summary="Create a user, with no more rights than the caller has",
+        body=NewUser,
+        response=UserShape,
+        status=201,
+        handler=create_user,
+    ),
+    Read(
+        method="GET",
+        path=_ONE,
+        permission=Permission.USERS_READ,
+        summary="Show a user",
+        response=UserShape,
+        handler=get_user,
+    ),
+    Mutate(
+        method="PATCH",
+        path=_ONE,
+        permission=Permission.USERS_MANAGE,
+        summary="Change the name or the bindings of a user; its open streams end when its rights change",
+        body=UserEdit,
+        response=UserShape,
+        handler=update_user,
+        revises=the_user,
+    ),
+    Mutate(
+        method="DELETE",
+        path=_ONE,
+        permission=Permission.USERS_MANAGE,
+        summary="Remove a user with all its tokens",
+        status=204,
+        handler=delete_user,
+        revises=the_user,
+    ),
+    Mutate(
+        method="POST",
+        path=f"{_ONE}/lock",
+        permission=Permission.USERS_MANAGE,
+        summary="Refuse everything that a user and its tokens ask for; open streams end at once",
+        body=UserLocking,
+        response=UserShape,
+        handler=lock_user,
+        revises=the_user,
+    ),
+    Mutate(
+        method="POST",
+        path=f"{_ONE}/unlock",
+        permission=Permission.USERS_MANAGE,
+        summary="End the lock of a user",
+        response=UserShape,
+        handler=unlock_user,
+        revises=the_user,
+    ),
+)
