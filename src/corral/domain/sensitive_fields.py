@@ -1,145 +1,42 @@
-"""Sensitive fields, which not every caller may see: one table for the API, events, streams and the events
-sent to nodes.
+"""What a caller may see: one table of classes for the API, events, streams, logs and the events sent to nodes.
 
-A field is listed once, by the name of the type that has it, and is hidden wherever that type is shown.
+`field_classes` lists every field that is shown, by the name of the type that has it, as open, sensitive or secret.
 Callers with `instances.sensitive` see everything that their other permissions let them read; for all others
 `redacted` (answers) and `redacted_event` (lists of events, event streams, events that go to nodes) put
-`HIDDEN` in place of the value: its presence stays visible.
+`HIDDEN` in place of what is sensitive: its presence stays visible. A field without a class is hidden as well.
 
-Secrets are not covered: tokens, keys and values of secret variables are in no type that is shown at all.
+Secrets are in no type that is shown, but for the answers that hand one out: those keep it.
 """
 
 from __future__ import annotations
 
-import enum
 import functools
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import inspect
 
 from corral.domain.access import Access
-from corral.domain.events import Event, EventType
+from corral.domain.events import LEFT_OFF, Draft, Event, EventType
+from corral.domain.field_classes.cluster_schemas import CLUSTER_SCHEMAS
+from corral.domain.field_classes.event_data import EVENT_DATA, EVENT_DOCUMENTS, EVENT_PERMISSIONS
+from corral.domain.field_classes.field_class import FieldClass
+from corral.domain.field_classes.group_schemas import GROUP_SCHEMAS
+from corral.domain.field_classes.log_fields import LOG_FIELDS
 from corral.domain.permissions import Permission
 from corral.domain.spec import invalid
 from corral.domain.urls import shown_text, shown_url
 
 T = TypeVar("T")
+Hide = Callable[[Any], Any]
+"""The value without what is sensitive in it; the same one when there is nothing."""
 
 HIDDEN: Final = "•••"
-
-
-class Sensitive(enum.Enum):
-    """Which part of a field is hidden."""
-
-    VALUE = enum.auto()
-    """Every text in it; names (of variables) and numbers of items stay."""
-    URL = enum.auto()
-    """User, password, query and fragment of an address; where it leads stays."""
-    TEXT = enum.auto()
-    """The same of every address in free text."""
-
-
-FIELDS: Final[Mapping[str, Mapping[str, Sensitive]]] = {
-    "GroupSpec": {
-        "command": Sensitive.VALUE,
-        "args": Sensitive.VALUE,
-        "env": Sensitive.VALUE,
-        "variables": Sensitive.VALUE,
-        "properties": Sensitive.VALUE,
-    },
-    "Plan": {
-        "command": Sensitive.VALUE,
-        "args": Sensitive.VALUE,
-        "env": Sensitive.VALUE,
-        "variables": Sensitive.VALUE,
-    },
-    "TemplateSettings": {"variables": Sensitive.VALUE},
-    "FieldChange": {"before": Sensitive.VALUE, "after": Sensitive.VALUE},
-    "FieldChangeShape": {"before": Sensitive.VALUE, "after": Sensitive.VALUE},
-    "SettingChange": {"old": Sensitive.VALUE, "new": Sensitive.VALUE},
-    "InstanceShape": {"variables": Sensitive.VALUE},
-    "JvmSpec": {"args": Sensitive.VALUE},
-    "MaintenanceSpec": {"bypass": Sensitive.VALUE},
-    "PlanJvm": {"args": Sensitive.VALUE},
-    "PatchSpec": {"value": Sensitive.VALUE},
-    "StopRungSpec": {"command": Sensitive.VALUE},
-    "ProbeSpec": {"command": Sensitive.VALUE, "path": Sensitive.URL},
-    "VariableSpec": {"default": Sensitive.VALUE, "choices": Sensitive.VALUE},
-    "ArtifactSpec": {"url": Sensitive.URL},
-    "PlanArtifact": {"url": Sensitive.URL},
-    "CatalogShape": {"url": Sensitive.URL},
-    "ModuleChange": {
-        "jvm_args_added": Sensitive.VALUE,
-        "jvm_args_removed": Sensitive.VALUE,
-        "args_added": Sensitive.VALUE,
-        "args_removed": Sensitive.VALUE,
-    },
-    "Overridden": {"name": Sensitive.VALUE},
-    "AuditShape": {"before": Sensitive.VALUE, "after": Sensitive.VALUE},
-    "CacheTrouble": {"subject": Sensitive.TEXT},
-    "CrashShape": {"signature": Sensitive.TEXT},
-    "DeploymentFailure": {"lines": Sensitive.VALUE},
-    "DeploymentShape": {"outcome": Sensitive.TEXT, "undone": Sensitive.TEXT, "waiting": Sensitive.TEXT},
-    "DecisionShape": {
-        "cause": Sensitive.TEXT,
-        "causes": Sensitive.TEXT,
-        "root": Sensitive.TEXT,
-        "inputs": Sensitive.TEXT,
-    },
-    "Alternative": {"numbers": Sensitive.TEXT},
-    "WouldChangeShape": {"condition": Sensitive.TEXT, "effect": Sensitive.TEXT},
-}
+SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {**GROUP_SCHEMAS, **CLUSTER_SCHEMAS}
 """By the name of a type, its subtypes included."""
-
-TEXT_FIELDS: Final[Mapping[str, Sensitive]] = dict.fromkeys(
-    (
-        "admission_reason",
-        "detail",
-        "dropped",
-        "error",
-        "message",
-        "paused_reason",
-        "reason",
-        "summary",
-        "why",
-    ),
-    Sensitive.TEXT,
-)
-"""Names that hold sentences in any type: programs, modules and nodes contribute to them."""
-
-EVENT_FIELDS: Final[Mapping[EventType, Mapping[str, Sensitive]]] = {
-    EventType.INSTANCE_COMMAND: {"line": Sensitive.VALUE},
-    EventType.CATALOG_UPDATED: {"url": Sensitive.URL},
-    EventType.MODULE_UPGRADE_ROLLED_BACK: {"story": Sensitive.VALUE},
-    EventType.NODE_ERROR_REPORTED: {"message": Sensitive.VALUE, "context": Sensitive.TEXT},
-}
-"""In an event's `data`, beside those of `TEXT_FIELDS`: exceptions of modules and errors of nodes are otherwise only
-in logs."""
-
-_EVENT_TEXT_FIELDS: Final = {**TEXT_FIELDS, "exit": Sensitive.TEXT}
-
-EVENT_PERMISSIONS: Final[Mapping[EventType, Permission]] = {
-    EventType.TOKEN_CREATED: Permission.TOKENS_READ,
-    EventType.TOKEN_REVOKED: Permission.TOKENS_READ,
-    EventType.USER_CREATED: Permission.USERS_READ,
-    EventType.USER_UPDATED: Permission.USERS_READ,
-    EventType.USER_LOCKED: Permission.USERS_READ,
-    EventType.USER_UNLOCKED: Permission.USERS_READ,
-    EventType.USER_DELETED: Permission.USERS_READ,
-    EventType.ROLE_CREATED: Permission.ROLES_READ,
-    EventType.ROLE_UPDATED: Permission.ROLES_READ,
-    EventType.ROLE_DELETED: Permission.ROLES_READ,
-    EventType.JOIN_TOKEN_CREATED: Permission.NODES_ENROL,
-    EventType.JOIN_TOKEN_USED: Permission.NODES_ENROL,
-    EventType.JOIN_TOKEN_REVOKED: Permission.NODES_ENROL,
-}
-"""Types that need a permission of their own; a caller without it never gets them."""
-
-NEVER_ON_NODES: Final = frozenset(EVENT_PERMISSIONS) | {EventType.INSTANCE_COMMAND}
-"""Types that no node gets, whatever its modules subscribe to: credentials, and what people type."""
+_SHOWN: Final = frozenset({FieldClass.OPEN, FieldClass.SHOWN_ONCE})
 
 
 def sees_all(access: Access) -> bool:
@@ -149,9 +46,20 @@ def sees_all(access: Access) -> bool:
     )
 
 
+def shown_to(access: Access, value: T) -> T:
+    """A value of the API as this caller may see it."""
+    return value if sees_all(access) else redacted(value)
+
+
 def unseen_types(access: Access) -> frozenset[EventType]:
     """The types of events that this caller never gets."""
     return frozenset(type for type, needed in EVENT_PERMISSIONS.items() if not access.allows(needed))
+
+
+def undeclared_fields(draft: Draft) -> list[str]:
+    """The fields of an event's data that have no class."""
+    declared = EVENT_DATA.get(draft.type, {})
+    return [name for name in draft.data if name not in declared and name not in EVENT_DOCUMENTS]
 
 
 def redacted(value: T) -> T:
@@ -169,13 +77,9 @@ def redacted_document(document: dict[str, Any], kind: type[msgspec.Struct]) -> d
 def _walked_document(value: Any, info: inspect.Type) -> Any:
     match info:
         case inspect.StructType(cls=cls, fields=fields) if isinstance(value, dict):
-            rules, types = _rules(cls), {field.encode_name: field.type for field in fields}
+            classes, known = field_classes(cls), {field.encode_name: field for field in fields}
             return {
-                key: _hide(item, rules[key])
-                if key in rules
-                else _walked_document(item, types[key])
-                if key in types
-                else HIDDEN
+                key: _shown_item(item, known[key], classes) if key in known else HIDDEN
                 for key, item in value.items()
             }
         case inspect.DictType(value_type=item) if isinstance(value, dict):
@@ -189,6 +93,11 @@ def _walked_document(value: Any, info: inspect.Type) -> Any:
             return value
 
 
+def _shown_item(item: Any, field: inspect.Field, classes: Mapping[str, FieldClass]) -> Any:
+    kind = classes.get(field.name, FieldClass.SENSITIVE)
+    return _walked_document(item, field.type) if kind in _SHOWN else _hide(item, kind)
+
+
 def _fits(info: inspect.Type, value: Any) -> bool:
     """Is the value written as this type is?"""
     if isinstance(info, inspect.StructType | inspect.DictType):
@@ -197,17 +106,31 @@ def _fits(info: inspect.Type, value: Any) -> bool:
 
 
 def redacted_event(event: Event) -> Event:
-    """An event for callers who may not see all; the same one when nothing of it is hidden. Data that a module
-    publishes is not redacted."""
-    if event.type is EventType.MODULE_EVENT:
-        return event
-    rules = {**_EVENT_TEXT_FIELDS, **EVENT_FIELDS.get(event.type, {})}
-    changed = {
-        name: hidden
-        for name, value in event.data.items()
-        if name in rules and (hidden := _hide(value, rules[name])) is not value
-    }
+    """An event for callers who may not see all; the same one when nothing of it is hidden."""
+    classes = EVENT_DATA.get(event.type, {})
+    changed: dict[str, Any] = {}
+    for name, value in event.data.items():
+        kind = classes.get(name)
+        if kind is FieldClass.OPEN or name == LEFT_OFF:
+            continue
+        if kind is None and name in EVENT_DOCUMENTS:
+            hidden = _redacted_fields(value, SCHEMAS[EVENT_DOCUMENTS[name]])
+        else:
+            hidden = _hide(value, kind or FieldClass.SENSITIVE)
+        if hidden is not value:
+            changed[name] = hidden
     return msgspec.structs.replace(event, data={**event.data, **changed}) if changed else event
+
+
+def _redacted_fields(document: Any, classes: Mapping[str, FieldClass]) -> Any:
+    """A flat document with its fields by these classes; the same one when nothing of it is hidden."""
+    if not isinstance(document, dict):
+        return _hide(document, FieldClass.SENSITIVE)
+    shown = {
+        name: value if (kind := classes.get(name, FieldClass.SENSITIVE)) in _SHOWN else _hide(value, kind)
+        for name, value in document.items()
+    }
+    return document if all(map(operator.is_, shown.values(), document.values())) else shown
 
 
 def refuse_hidden(value: object, *, field: str) -> None:
@@ -244,28 +167,33 @@ def _walked(value: Any) -> Any:
 
 
 def _walked_struct(value: msgspec.Struct) -> msgspec.Struct:
-    changed: dict[str, Any] = {}
-    for name, how in _steps(type(value)):
+    changed: dict[str, Any] | None = None
+    for name, hide in _steps(type(value)):
         old = getattr(value, name)
-        new = _walked(old) if how is None else _hide(old, how)
+        if old is None or old == "":
+            continue  # most fields of most values: there is nothing to hide
+        new = hide(old)
         if new is not old:
+            if changed is None:
+                changed = {}
             changed[name] = new
-    return msgspec.structs.replace(value, **changed) if changed else value
+    return value if changed is None else msgspec.structs.replace(value, **changed)
 
 
 @functools.cache
-def _steps(kind: type[msgspec.Struct]) -> tuple[tuple[str, Sensitive | None], ...]:
-    """The fields of a type to process: those to hide, and with None those to descend into. Most types have
-    neither, and a list of instances is long."""
-    rules = _rules(kind)
+def _steps(kind: type[msgspec.Struct]) -> tuple[tuple[str, Hide], ...]:
+    """The fields of a type to process: those to hide, and those to descend into. Most types have neither, and a list
+    of instances is long."""
+    classes = field_classes(kind)
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)
-    steps: list[tuple[str, Sensitive | None]] = []
+    steps: list[tuple[str, Hide]] = []
     for field in info.fields:
-        if field.name in rules:
-            steps.append((field.name, rules[field.name]))
+        how = classes.get(field.name, FieldClass.SENSITIVE)
+        if how not in _SHOWN:
+            steps.append((field.name, _HIDE[how]))
         elif _may_hold(field.type, frozenset({kind})):
-            steps.append((field.name, None))
+            steps.append((field.name, _walked))
     return tuple(steps)
 
 
@@ -274,9 +202,7 @@ def _may_hold(info: inspect.Type, above: frozenset[type]) -> bool:
     match info:
         case inspect.StructType(cls=cls, fields=fields):
             inner = above | {cls}
-            return cls not in above and (
-                bool(_rules(cls)) or any(_may_hold(field.type, inner) for field in fields)
-            )
+            return cls not in above and (_hides(cls) or any(_may_hold(field.type, inner) for field in fields))
         case inspect.UnionType(types=types):
             return any(_may_hold(each, above) for each in types)
         case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
@@ -289,28 +215,40 @@ def _may_hold(info: inspect.Type, above: frozenset[type]) -> bool:
             return isinstance(info, inspect.AnyType | inspect.CustomType)
 
 
+def _hides(kind: type) -> bool:
+    """Whether a field of the type itself is hidden, in part or as a whole."""
+    classes = field_classes(kind)
+    names: tuple[str, ...] = kind.__struct_fields__  # type: ignore[attr-defined]  # of every Struct
+    return any(classes.get(name) not in _SHOWN for name in names)
+
+
 @functools.cache
-def _rules(kind: type) -> Mapping[str, Sensitive]:
-    rules = {
-        name: TEXT_FIELDS[name] for name in getattr(kind, "__struct_fields__", ()) if name in TEXT_FIELDS
-    }
-    for base in reversed(kind.__mro__):
-        rules |= FIELDS.get(base.__name__, {})
-    return rules
+def field_classes(kind: type) -> Mapping[str, FieldClass]:
+    """The classes of a type's fields, by its own row and those of its bases; a field without one is missing."""
+    plain: type = getattr(kind, "__origin__", kind)  # of a generic type: `Page`, not `Page[TokenShape]`
+    classes: dict[str, FieldClass] = {}
+    for base in reversed(plain.__mro__):
+        classes |= SCHEMAS.get(base.__name__, {})
+    return classes
 
 
-def _hide(value: Any, how: Sensitive) -> Any:
+def _hide(value: Any, how: FieldClass) -> Any:
+    return _HIDE[how](value)
+
+
+def _hidden(value: Any) -> Any:
     if not value and not isinstance(value, int | float):
         return value  # empty: nothing to hide
-    if how is Sensitive.URL:
-        return shown_url(value)
-    if how is Sensitive.TEXT:
-        return _without_addresses(value)
     if isinstance(value, dict):
-        return {key: _hide(item, how) for key, item in value.items()}
+        return {key: _hidden(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(_hide(item, how) for item in value)
+        items = [_hidden(item) for item in value]
+        return items if isinstance(value, list) else tuple(items)
     return HIDDEN
+
+
+def _without_credentials(value: Any) -> Any:
+    return shown_url(value) if isinstance(value, str) and value else _hidden(value)
 
 
 def _without_addresses(value: Any) -> Any:
@@ -324,3 +262,16 @@ def _without_addresses(value: Any) -> Any:
         items = [_without_addresses(item) for item in value]
         return value if all(map(operator.is_, items, value)) else type(value)(items)
     return _walked(value)
+
+
+def _shown_log_fields(value: Any) -> Any:
+    return _redacted_fields(value, LOG_FIELDS)
+
+
+_HIDE: Final[Mapping[FieldClass, Hide]] = {
+    FieldClass.SENSITIVE: _hidden,
+    FieldClass.SECRET: _hidden,
+    FieldClass.URL: _without_credentials,
+    FieldClass.TEXT: _without_addresses,
+    FieldClass.LOG_FIELDS: _shown_log_fields,
+}

@@ -75,10 +75,10 @@ async def test_a_reader_that_fell_out_of_the_ring_gets_the_rest_from_the_log(dat
 async def test_a_ring_is_bounded_by_bytes_too(data: pathlib.Path) -> None:
     async with http_rig(data, ring_bytes=4096) as rig, rig.client() as client:
         for number in range(20):
-            await rig.happen(f"n-{number}", text="x" * 1000)
+            await rig.happen(f"n-{number}", context="x" * 1000)
         assert rig.hub.ring.bytes <= 4096
         assert 1 <= len(rig.hub.ring) <= 3
-        await rig.happen("huge", text="x" * 10_000)
+        await rig.happen("huge", context="x" * 10_000)
         async with following(client, params={"after": "0-0", "subject": "huge"}) as reader:
             assert subjects(await reader.events(1)) == ["huge"]
 

@@ -11,29 +11,39 @@ import httpx
 import msgspec
 import pytest
 from http_rig import Rig
-from msgspec import inspect
 from sse_client import following
 
+from corral.controller.http.messages.paging import Page
 from corral.controller.http.pipeline.route_table import Route, Stream
+from corral.controller.http.resources.audit import AuditShape
 from corral.controller.http.resources.dry_runs import FieldChangeShape
+from corral.controller.http.resources.events import TicketShape
+from corral.controller.http.resources.logs import LogPage, LogShape
 from corral.controller.http.routes import ROUTES
-from corral.controller.state.collections import CRASHES, GROUPS, group_decisions, instance_decisions
+from corral.controller.state.collections import (
+    CRASHES,
+    DEPLOYMENTS,
+    GROUPS,
+    group_decisions,
+    instance_decisions,
+)
+from corral.controller.state.ledger import UndeclaredEventField
+from corral.domain.access import access_of_role
 from corral.domain.decisions import Alternative, DecisionKind
-from corral.domain.events import Cursor, Draft, Event, EventType
+from corral.domain.events import Cursor, Draft, Event, EventType, without_data
 from corral.domain.groups.crash_records import CrashRecord
-from corral.domain.groups.group import GroupSpec, PatchSpec
+from corral.domain.groups.deployments import DeploymentFailure
+from corral.domain.groups.group import ArtifactSpec, GroupSpec, PatchSpec
 from corral.domain.groups.instance_records import CrashLoop, DecisionRecord, ExitRecord, StartFailure
 from corral.domain.ids import DecisionId
 from corral.domain.modules.records import ModuleChange, Overridden
-from corral.domain.permissions import GRANTS, Permission, Role
+from corral.domain.permissions import GRANTS, Role
 from corral.domain.sensitive_fields import (
-    EVENT_FIELDS,
-    EVENT_PERMISSIONS,
-    FIELDS,
     HIDDEN,
-    TEXT_FIELDS,
     redacted,
     redacted_event,
+    shown_to,
+    undeclared_fields,
 )
 from corral.domain.urls import shown_text
 from corral.store.port import ABSENT
@@ -41,6 +51,7 @@ from corral.store.port import ABSENT
 MARK = "hunter2"
 URL = f"http://bob:{MARK}@files.example/server.jar?sig={MARK}#{MARK}"
 SHA = "0" * 64
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 SENTENCE = f"cannot fetch '{URL}': HTTP 403 (see jdbc:mysql://db.example/x?password={MARK}), gave up"
 SHOWN_SENTENCE = (
     "cannot fetch 'http://files.example/server.jar': HTTP 403 (see jdbc:mysql://db.example/x), gave up"
@@ -52,7 +63,11 @@ EVENTS: dict[EventType, dict[str, Any]] = {
         "message": f"ValueError: {MARK}",
         "context": SENTENCE,
     },
-    EventType.INSTANCE_CRASHED: {"reason": SENTENCE, "exit": {"code": 1, "summary": SENTENCE}},
+    EventType.INSTANCE_CRASHED: {
+        "reason": SENTENCE,
+        "exit": {"code": 1, "summary": SENTENCE, "rung": f"command login {MARK}"},
+    },
+    EventType.MODULE_LEAKED: {"id": "m", "children": [f"17 sh -c login {MARK}"], "threads": ["worker"]},
     EventType.CRASH_LOOP_STARTED: {"reason": SENTENCE, "strikes": 1},
 }
 
@@ -72,6 +87,10 @@ GROUP: dict[str, Any] = {
     ],
     "ports": {"primary": {"range": [30000, 30010]}},
     "stop": [{"command": f"login {MARK}", "wait_seconds": 1}],
+    "maintenance": {"bypass": [MARK]},
+    "schedules": [
+        {"name": "s", "cron": "0 4 * * *", "duration_seconds": 60, "maintenance": {"bypass": [MARK]}}
+    ],
 }
 
 
@@ -106,6 +125,9 @@ async def plant(rig: Rig) -> str:
         await rig.token(Role.OPERATOR)
         patched = await admin.patch("/api/v1/groups/lobby", json={"env": {"NEW": MARK}})
         assert patched.status_code == 200
+        deployed = await admin.post("/api/v1/groups/lobby/deploy", json={})
+        assert deployed.status_code == 200, deployed.text
+        await plant_failure(rig, deployed.json()["id"], id)
     line = Draft(type=EventType.INSTANCE_COMMAND, subject=id, data={"line": f"login {MARK}", "by": "x"})
     now = rig.clock.now()
     crash = CrashRecord(
@@ -123,6 +145,7 @@ async def plant(rig: Rig) -> str:
             summary=f"exit code 1: {SENTENCE}",
             outcome="",
             crash_class="EXIT",
+            rung=f"command login {MARK}",
             ended_at=now,
         ),
         crash_class="EXIT",
@@ -133,6 +156,22 @@ async def plant(rig: Rig) -> str:
     events = [Draft(type=type, subject=id, data=data) for type, data in EVENTS.items()]
     await rig.ledger.commit(*events, line, CRASHES.put(crash.id, crash, expect=ABSENT))
     return id
+
+
+async def plant_failure(rig: Rig, deployment: str, instance: str) -> None:
+    """A failed instance of a deployment, with the last lines of its console."""
+    stored = rig.state.deployments.require(deployment)
+    failure = DeploymentFailure(
+        at=rig.clock.now(),
+        instance=instance,
+        incarnation=1,
+        node="node-1",
+        code="CRASHED",
+        reason=SENTENCE,
+        lines=(f"password is {MARK}",),
+    )
+    failed = msgspec.structs.replace(stored.record, failures=(failure,), waiting=SENTENCE, outcome=SENTENCE)
+    await rig.ledger.commit(DEPLOYMENTS.put(deployment, failed, expect=stored.revision))
 
 
 async def plant_sentences(rig: Rig, id: str) -> None:
@@ -165,15 +204,20 @@ def readable(role: Role) -> list[Route]:
     return [each for each in ROUTES if each.method == "GET" and each.permission in GRANTS[role]]
 
 
-def addressed(route: Route, id: str) -> list[str]:
+def addressed(rig: Rig, route: Route, id: str) -> list[str]:
     """A route's address for everything that was planted."""
     names = {"{name}": "lobby", "{platform}": "paper", "{version}": "1.0", "{path}": "x", "{group}": "g"}
-    names["{id}"] = "node-1" if "/nodes/" in route.path else f"{id}.1" if "/crashes/" in route.path else id
+    names["{number}"] = "1"
+    kind = route.path.removeprefix("/api/v1/").partition("/")[0]
+    deployment = next(name for name, _ in rig.state.deployments.items())
+    names["{id}"] = {"nodes": "node-1", "crashes": f"{id}.1", "deployments": deployment}.get(kind, id)
     path = route.path
     for name, value in names.items():
         path = path.replace(name, value)
     if path == "/api/v1/decisions":
         return [f"{path}?subject=instance/{id}", f"{path}?subject=group/lobby"]
+    if path == "/api/v1/logs":
+        return [f"{path}?source=controller", f"{path}?source=node:node-1"]
     return [path, f"{path}?newest=true"] if path == "/api/v1/events" else [path]
 
 
@@ -182,10 +226,12 @@ async def everything(rig: Rig, client: httpx.AsyncClient, role: Role, id: str) -
     for route in readable(role):
         if isinstance(route, Stream):
             continue
-        for path in addressed(route, id):
+        for path in addressed(rig, route, id):
             answer = await client.get(path)
             assert answer.status_code < 500, (path, answer.text)
             found[path] = answer.text
+    absent = {path for path, text in found.items() if '"code":"NOT_FOUND"' in text}
+    assert all(re.search("/modules/|/templates/g/|/files/x", path) for path in absent), absent
     async with following(client, params={"after": "0-0"}) as stream:
         frames = []
         while not frames or frames[-1]["id"] != str(rig.hub.head):
@@ -217,7 +263,8 @@ async def test_a_viewer_finds_no_command_credential_or_value_in_any_answer(rig: 
     assert HIDDEN in frames[-1]["data"]["line"]
     told = {frame["type"]: frame["data"] for frame in frames}
     assert told["MODULE_UPGRADE_ROLLED_BACK"]["story"] == [HIDDEN, HIDDEN]
-    assert told["INSTANCE_CRASHED"]["exit"] == {"code": 1, "summary": SHOWN_SENTENCE}
+    assert told["INSTANCE_CRASHED"]["exit"] == {"code": 1, "summary": SHOWN_SENTENCE, "rung": HIDDEN}
+    assert told["MODULE_LEAKED"]["children"] == [HIDDEN]
     for path in (f"/api/v1/instances/{id}", f"/api/v1/instances/{id}/why", "/api/v1/groups/lobby/why"):
         assert SHOWN_SENTENCE in found[path], path
     assert (
@@ -283,63 +330,6 @@ async def test_a_document_with_hidden_values_is_not_written_back(rig: Rig, clien
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "INVALID_FIELD")
 
 
-TELLING = re.compile(
-    r"env|variables|properties|command|(jvm_)?args(_.*)?|url|line|value|default|old|new|before|after"
-)
-"""Names of fields that hold what people type, or pass on to programs."""
-OPEN = {
-    "FrontendShape.url": "where a module's page is served, by this controller",
-    "GroupDriftShape.command": "a command of ours, made of the name of the group",
-}
-
-
-def shown_types(info: inspect.Type, seen: dict[str, inspect.StructType]) -> None:
-    """Every structure that an answer may hold."""
-    if isinstance(info, inspect.StructType) and info.cls.__qualname__ not in seen:
-        seen[info.cls.__qualname__] = info
-        for field in info.fields:
-            shown_types(field.type, seen)
-    for part in ("type", "item_type", "value_type", "key_type"):
-        inner = getattr(info, part, None)
-        if isinstance(inner, inspect.Type):
-            shown_types(inner, seen)
-    for inner in (*getattr(info, "types", ()), *getattr(info, "item_types", ())):
-        shown_types(inner, seen)
-
-
-def test_no_field_that_a_viewer_gets_was_forgotten_in_the_table() -> None:
-    seen: dict[str, inspect.StructType] = {}
-    for route in readable(Role.VIEWER):
-        if route.response is not None:
-            shown_types(inspect.type_info(route.response), seen)
-    telling = {
-        f"{name}.{field.name}"
-        for name, info in seen.items()
-        for field in info.fields
-        if TELLING.fullmatch(field.name)
-        and not any(field.name in FIELDS.get(base.__name__, {}) for base in info.cls.__mro__)
-    }
-    assert len(seen) > 40
-    assert telling == set(OPEN)
-
-
-def subtypes(kind: type) -> set[type]:
-    return {each for sub in kind.__subclasses__() for each in {sub, *subtypes(sub)}}
-
-
-def test_every_row_of_the_table_names_a_field_that_exists() -> None:
-    shapes = {kind.__name__: kind for kind in subtypes(msgspec.Struct)}
-    for name, rules in FIELDS.items():
-        assert set(rules) <= set(shapes[name].__struct_fields__), name  # type: ignore[attr-defined]
-
-
-def test_whoever_may_change_something_sees_what_he_changes() -> None:
-    """Answers to changes are not redacted: no role may have the one without the other."""
-    reading = {Permission(each) for each in GRANTS[Role.VIEWER]}
-    for role, granted in GRANTS.items():
-        assert Permission.INSTANCES_SENSITIVE in granted or granted <= reading, role
-
-
 def test_what_is_hidden_keeps_its_form_and_nothing_stays_nothing() -> None:
     patches = tuple(
         PatchSpec(file="a", path="b", value=each) for each in (0, False, 1.5, ["x", {"y": 1}], "", None)
@@ -380,42 +370,90 @@ def test_what_holds_no_secret_is_not_made_anew() -> None:
         data={"reason": "exit code 1", "exit": {"code": 1, "summary": "exit code 1"}},
     )
     assert redacted_event(event) is event
-    free = {"reason": URL}
+    free = {"module": "m", "data": {"reason": URL}}
     of_module = msgspec.structs.replace(event, type=EventType.MODULE_EVENT, data=free)
     assert redacted_event(of_module) is of_module
+    left_off = without_data(event, "too deep")
+    assert redacted_event(left_off) is left_off
 
 
-SENTENCES = re.compile(r".*reason|message|summary|detail|error|why|dropped|signature|hint")
-"""Names of fields that hold sentences, in which programs and nodes have a say."""
+class NobodyListedThis(msgspec.Struct, frozen=True):
+    name: str
+    count: int
+    inner: tuple[ArtifactSpec, ...] = ()
 
 
-def test_no_sentence_that_a_viewer_gets_was_forgotten() -> None:
-    seen: dict[str, inspect.StructType] = {}
-    for route in readable(Role.VIEWER):
-        if route.response is not None:
-            shown_types(inspect.type_info(route.response), seen)
-    forgotten = {
-        f"{name}.{field.name}"
-        for name, info in seen.items()
-        for field in info.fields
-        if SENTENCES.fullmatch(field.name)
-        and field.name not in TEXT_FIELDS
-        and not any(field.name in FIELDS.get(base.__name__, {}) for base in info.cls.__mro__)
+class GroupWithMore(GroupSpec, frozen=True, kw_only=True):
+    more: str = ""
+
+
+@pytest.mark.trap("T91")
+def test_a_field_without_a_class_is_hidden_from_whoever_may_not_see_all() -> None:
+    found = NobodyListedThis(name=MARK, count=3, inner=(ArtifactSpec(url=URL, sha256=SHA),))
+    assert MARK not in str(msgspec.to_builtins(redacted(found)))
+    shown = redacted(Page(items=[GroupWithMore(name="g", more=MARK)], next=None))
+    assert (shown.items[0].name, shown.items[0].more) == ("g", HIDDEN)
+    assert shown_to(access_of_role(Role.OPERATOR), found) is found
+    assert shown_to(access_of_role(Role.VIEWER), found) == redacted(found)
+    draft = Draft(type=EventType.GROUP_CREATED, subject="g", data={"min": 1, "secret": {"a": MARK}})
+    assert undeclared_fields(draft) == ["secret"]
+    event = Event(cursor=Cursor(1, 1), type=draft.type, subject="g", at=NOW, data=draft.data)
+    assert redacted_event(event).data == {"min": 1, "secret": {"a": HIDDEN}}
+
+
+async def test_an_event_with_undeclared_data_is_reported_when_it_is_committed(rig: Rig) -> None:
+    draft = Draft(type=EventType.GROUP_CREATED, subject="g", data={"secret": 1})
+    with pytest.raises(UndeclaredEventField, match=r"GROUP_CREATED\.secret"):
+        await rig.ledger.commit(draft)
+
+
+def test_of_a_log_record_only_what_is_listed_is_shown_to_whoever_may_not_see_all() -> None:
+    fields = {
+        "instance": "lobby-1",
+        "reason": SENTENCE,
+        "rung": f"command {MARK}",
+        "address": MARK,
+        "free": MARK,
     }
-    assert forgotten == {"ModuleShape.signature"}  # who signed it
-
-
-def test_events_are_redacted_by_type_and_tokens_need_a_permission() -> None:
-    assert set(EVENT_FIELDS[EventType.INSTANCE_COMMAND]) == {"line"}
-    assert set(EVENT_FIELDS[EventType.MODULE_UPGRADE_ROLLED_BACK]) == {"story"}
-    assert all(type in EVENT_PERMISSIONS for type in EventType if "TOKEN" in type)
-    shown = redacted_event(
-        Event(
-            cursor=Cursor(1, 1),
-            type=EventType.INSTANCE_COMMAND,
-            subject="a-1",
-            at=dt.datetime.now(dt.UTC),
-            data={"line": MARK, "by": "token:1"},
-        )
+    record = LogShape(
+        number=1,
+        at=NOW,
+        level="INFO",
+        logger="module:m",
+        message=SENTENCE,
+        thread="",
+        throwable=f"ValueError: {MARK}",
+        fields=fields,
+        dropped_before=0,
     )
-    assert shown.data == {"line": HIDDEN, "by": "token:1"}
+    shown = redacted(LogPage(items=[record], next=None)).items[0]
+    assert (shown.message, shown.throwable) == (SHOWN_SENTENCE, HIDDEN)
+    assert shown.fields == {
+        "instance": "lobby-1",
+        "reason": SHOWN_SENTENCE,
+        "rung": HIDDEN,
+        "address": HIDDEN,
+        "free": HIDDEN,
+    }
+
+
+def test_a_secret_that_is_shown_once_reaches_the_caller_that_made_it() -> None:
+    ticket = TicketShape(ticket="t-1", expires_at=NOW)
+    assert redacted(ticket) is ticket
+
+
+def test_the_audit_shows_neither_values_nor_addresses_to_whoever_may_not_see_all() -> None:
+    entry = AuditShape(
+        number=1,
+        at=NOW,
+        actor="token:1",
+        actor_name="ann",
+        action="groups.update",
+        subject="lobby",
+        address="192.0.2.7",
+        before={"env": {"A": MARK}},
+        after=None,
+        request="r-1",
+    )
+    shown = redacted(entry)
+    assert (shown.actor_name, shown.address, shown.before) == ("ann", HIDDEN, {"env": {"A": HIDDEN}})

@@ -22,7 +22,7 @@ HIGH_WATER = 65_536
 async def fill_up(rig: Rig) -> None:
     """Make events until the one connection that is not read has to be waited for."""
     while rig.server.buffered_bytes() <= HIGH_WATER:
-        await rig.happen("filler", text="x" * 60_000)
+        await rig.happen("filler", context="x" * 60_000)
 
 
 @pytest.mark.trap("T25")
@@ -140,7 +140,7 @@ async def test_the_server_stops_in_time_although_a_client_does_not_read(data: pa
 async def in_step(rig: Rig, readers: list[SseClient], subjects: list[str], size: int) -> None:
     """Each event must be at every reader before the next one is made."""
     for subject in subjects:
-        await rig.happen(subject, text="x" * size)
+        await rig.happen(subject, context="x" * size)
         for frame in await asyncio.gather(*(reader.event(deadline=5.0) for reader in readers)):
             assert frame.data is not None
             assert frame.data["subject"] == subject

@@ -76,7 +76,8 @@ class EventBench:
         """Events of the cluster, one commit each."""
         told: list[Event] = []
         for subject in subjects:
-            commit = await self.ledger.commit(Draft(type=type, subject=subject, data={"n": subject}))
+            data = {"min": subject} if type is EventType.GROUP_CREATED else {}
+            commit = await self.ledger.commit(Draft(type=type, subject=subject, data=data))
             told += commit.events
         return told
 

@@ -59,7 +59,7 @@ async def test_events_come_in_order_and_only_those_asked_for(bench: EventBench) 
         await eventually(lambda: len(delivered(process.calls)) == 3)
         assert subjects(process.calls) == ["a", "b", "c"]
         first = delivered(process.calls)[0]
-        assert (first.type, first.data) == ("GROUP_CREATED", {"n": "a"})
+        assert (first.type, first.data) == ("GROUP_CREATED", {"min": "a"})
         assert first.cursor
 
 
@@ -272,7 +272,7 @@ async def test_a_poisoned_event_is_delivered_without_its_data_and_the_next_ones_
     poison = Transaction(
         events=(
             Draft(type=EventType.MODULE_EVENT, subject="speaker/SCORE", data=deep),
-            Draft(type=EventType.GROUP_CREATED, subject="huge number", data={"n": 2**80}),
+            Draft(type=EventType.GROUP_CREATED, subject="huge number", data={"min": 2**80}),
             Draft(type=EventType.GROUP_CREATED, subject="fine", data={}),
         )
     )

@@ -73,7 +73,7 @@ async def test_what_was_asked_for_comes_in_order_and_numbered_and_nothing_else(s
             "type": "GROUP_CREATED",
             "subject": "d",
             "cursor": str(last[0].cursor),
-            "data": {"n": "d"},
+            "data": {"min": "d"},
         }
 
 
@@ -528,7 +528,7 @@ async def test_large_events_wait_for_room_too(scratch):
         await eventually(lambda: link.outbox.waiting_bytes > QUEUED_BYTES)
         assert link.outbox.waiting_bytes < QUEUED_BYTES + 70_000
         await bench.ledger.commit(
-            Draft(type=EventType.GROUP_CREATED, subject="huge", data={"note": "\x01" * 400_000})
+            Draft(type=EventType.GROUP_CREATED, subject="huge", data={"min": "\x01" * 400_000})
         )
         await arrived(link, *["lobby-1"] * 50, "huge")
         assert "left_off" in payload(link.events()[-1])["data"], "its JSON would be six times as large"

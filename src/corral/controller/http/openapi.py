@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec import inspect
 
 from corral.controller.http.meanings import explain_fields, explain_parameter
 from corral.controller.http.messages.call import NoQuery
@@ -32,6 +33,7 @@ from corral.controller.http.pipeline.route_table import (
 )
 from corral.controller.http.pipeline.scoping import Scoping
 from corral.domain.permissions import Permission
+from corral.domain.sensitive_fields import field_classes
 from corral.version import VERSION
 
 PATH: Final = "/api/v1/openapi.json"
@@ -86,6 +88,7 @@ def describe(routes: Sequence[Route]) -> OpenApiShape:
     queries = {route.query.__name__ for route in routes}
     shown = {name: schema for name, schema in components.items() if name not in queries}
     explain_fields(shown)
+    _add_classes(shown, routes)
     return OpenApiShape(
         openapi="3.1.0",
         info={
@@ -109,6 +112,40 @@ def describe(routes: Sequence[Route]) -> OpenApiShape:
     )
 
 
+def _add_classes(schemas: dict[str, Any], routes: Sequence[Route]) -> None:
+    """Say of each field of an answer who sees it: `x-class` is open, sensitive or secret."""
+    for kind in shown_structs(routes):
+        properties = schemas.get(kind.__name__, {}).get("properties", {})
+        for field in msgspec.structs.fields(kind):
+            found = field_classes(kind).get(field.name)
+            if found is not None and field.encode_name in properties:
+                properties[field.encode_name]["x-class"] = found.level
+
+
+def shown_structs(routes: Sequence[Route]) -> set[type[msgspec.Struct]]:
+    """The structures of all answers, refusals and dry runs included."""
+    answers = [ErrorShape, *(answer for route in routes for answer in (route.response, _dry_run(route)))]
+    seen: set[Any] = set()
+    for info in inspect.multi_type_info([answer for answer in answers if answer is not None]):
+        _collect(info, seen)
+    return {getattr(kind, "__origin__", kind) for kind in seen}
+
+
+def _collect(info: inspect.Type, seen: set[Any]) -> None:
+    if isinstance(info, inspect.StructType) and info.cls not in seen:
+        seen.add(info.cls)
+        for field in info.fields:
+            _collect(field.type, seen)
+    parts = [getattr(info, name, None) for name in ("type", "item_type", "value_type", "key_type")]
+    for part in (*parts, *getattr(info, "types", ()), *getattr(info, "item_types", ())):
+        if isinstance(part, inspect.Type):
+            _collect(part, seen)
+
+
+def _dry_run(route: Route) -> Any:
+    return getattr(route, "dry_run", None)
+
+
 def _write_tuples_as_lists(schema: Any) -> None:
     """`items` in place of `prefixItems`: generators of clients read no positions, and ours are all alike."""
     if isinstance(schema, list):
@@ -124,7 +161,7 @@ def _write_tuples_as_lists(schema: Any) -> None:
 
 
 def _types(route: Route) -> list[Any]:
-    types = [route.query, route.body, route.response, getattr(route, "dry_run", None)]
+    types = [route.query, route.body, route.response, _dry_run(route)]
     return [type for type in types if type is not None]
 
 

@@ -20,8 +20,8 @@ from corral.controller.modules_on_nodes.outbox_room import has_room
 from corral.controller.sessions.node_links import ModuleLink
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.events import Cursor, EventType
+from corral.domain.field_classes.event_data import NEVER_ON_NODES
 from corral.domain.modules.manifest import ModuleHost
-from corral.domain.sensitive_fields import NEVER_ON_NODES
 from corral.errors import Code, CorralError, Rejected, short_list
 from corral.modules.services.event_rules import is_event_name
 from corral.system.aio.tasks import Tasks

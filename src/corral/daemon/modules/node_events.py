@@ -22,8 +22,8 @@ from corral.daemon.link.link import Order, Reply
 from corral.daemon.modules.event_publisher import EventPublisher, EventSpool
 from corral.daemon.modules.subscriptions import NodeEventRing, NodeSubscription, TypeCounts, TypeSubscription
 from corral.domain.events import START, Cursor, Event, EventType, MissedEvents
+from corral.domain.field_classes.event_data import NEVER_ON_NODES
 from corral.domain.modules.manifest import EventsPart
-from corral.domain.sensitive_fields import NEVER_ON_NODES
 from corral.errors import Code, Rejected
 from corral.modules.scope import Owned, Scope
 from corral.modules.services.event_rules import EventPace, name_of, requested_filter

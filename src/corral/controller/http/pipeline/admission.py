@@ -10,7 +10,7 @@ import datetime as dt
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -23,7 +23,10 @@ from corral.controller.http.pipeline.idempotency import Guard, guard_of
 from corral.controller.http.pipeline.route_table import Route
 from corral.controller.http.pipeline.scoping import check_scope
 from corral.domain.permissions import Permission
+from corral.domain.sensitive_fields import shown_to
 from corral.errors import Code, Rejected
+
+T = TypeVar("T")
 
 _TAG: Final = re.compile(r'(W/)?"([!#-~]*)"')
 _MAX_TAGS: Final = 20
@@ -86,6 +89,10 @@ class AdmittedRequest:
             query=request.query,
             body=body,
         )
+
+    def shown(self, value: T) -> T:
+        """A value for the answer, as the caller may see it."""
+        return shown_to(self.call.caller.access, value)
 
     def match(self) -> IfMatch | None:
         """The revision that the caller requires. BAD_REQUEST."""

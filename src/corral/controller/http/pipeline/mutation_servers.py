@@ -149,7 +149,7 @@ class TermEndServer:
             if guard is not None and (known := self._remembered.get(guard)) is not None:
                 return known
             mutation = await self._handler(admitted.leading, admitted.call)
-            answer = shaped(mutation.body, status=mutation.status)
+            answer = shaped(admitted.shown(mutation.body), status=mutation.status)
             if guard is not None:
                 self._remember(guard, answer)
             return answer
@@ -177,9 +177,8 @@ class OnceServer:
 
         async def do(attempt: Attempt) -> ApiResponse:
             mutation = await self._handler(admitted.leading, admitted.call, attempt)
-            answer = shaped(mutation.body, status=mutation.status)
-            await attempt.finish(*mutation.steps, answer=answer)
-            return answer
+            await attempt.finish(*mutation.steps, answer=shaped(mutation.body, status=mutation.status))
+            return shaped(admitted.shown(mutation.body), status=mutation.status)
 
         return await act(self._route, admitted, do, guard=guard)
 

@@ -72,7 +72,7 @@ async def commit(
         body, answered = await _attempts(change, admitted, describe, guard=guard, match=match)
         settling = change.settle(leading, call, body)
         settled = await leading.streams.within(stream, settling, otherwise=_NOT_AWAITED)
-    return shaped(settled, status=answered.status, headers=_kept(answered))
+    return shaped(admitted.shown(settled), status=answered.status, headers=_kept(answered))
 
 
 async def act(route: Route, admitted: AdmittedRequest, do: Do, *, guard: Guard | None) -> ApiResponse:
@@ -81,7 +81,7 @@ async def act(route: Route, admitted: AdmittedRequest, do: Do, *, guard: Guard |
     async with attempts.in_turn(guard):
         attempt = attempts.attempt(caller=call.caller, now=call.now, guard=guard)
         if guard is not None and attempt.answered is not None:
-            return _replay(route, guard, attempt.answered).answer
+            return _replay(route, admitted, guard, attempt.answered).answer
         return await do(attempt)
 
 
@@ -90,7 +90,7 @@ def replayed(route: Route, admitted: AdmittedRequest, guard: Guard | None) -> An
     if guard is None:
         return None
     stored = guard.find(admitted.leading.state, admitted.call.now)
-    return None if stored is None else _replay(route, guard, stored)
+    return None if stored is None else _replay(route, admitted, guard, stored)
 
 
 def require(route: CommitRoute, admitted: AdmittedRequest, match: IfMatch | None) -> None:
@@ -151,7 +151,7 @@ async def record(
     if steps:
         committed = await leading.ledger.commit(*steps)
         body = _filled(body, committed.number)
-    return AnsweredMutation(body, shaped(body, status=mutation.status))
+    return AnsweredMutation(body, shaped(admitted.shown(body), status=mutation.status))
 
 
 async def _attempts(
@@ -209,13 +209,16 @@ async def _attempt(
     return recorded
 
 
-def _replay(route: Route, guard: Guard, stored: StoredRecord[IdempotencyRecord]) -> AnsweredMutation:
+def _replay(
+    route: Route, admitted: AdmittedRequest, guard: Guard, stored: StoredRecord[IdempotencyRecord]
+) -> AnsweredMutation:
     """The stored answer. Documents of one transaction share its number: so does the answer's revision."""
     raw = guard.open(stored.record)
     if stored.record.status >= 400:  # how an effect failed
         return AnsweredMutation(None, ApiResponse(status=stored.record.status, body=raw, headers=REPLAYED))
     body = _filled(msgspec.json.decode(raw, type=route.response) if raw else None, stored.revision)
-    return AnsweredMutation(body, shaped(body, status=stored.record.status, headers=REPLAYED))
+    shown = shaped(admitted.shown(body), status=stored.record.status, headers=REPLAYED)
+    return AnsweredMutation(body, shown)
 
 
 def _kept(answer: ApiResponse) -> Headers:

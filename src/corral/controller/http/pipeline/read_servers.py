@@ -33,7 +33,6 @@ from corral.controller.http.pipeline.route_table import (
 )
 from corral.controller.http.pipeline.sse_stream import serve_download, serve_stream
 from corral.controller.http.pipeline.websockets import serve_socket, ticket_of
-from corral.domain.sensitive_fields import redacted, sees_all
 from corral.errors import Code, Rejected
 
 _EMPTY_BODY: Final = b"{}"
@@ -59,7 +58,7 @@ class ProbeServer:
 
 
 class ReadServer:
-    """Serves a `Read`; fields that a role may not see are left out."""
+    """Serves a `Read`; what the caller may not see is hidden."""
 
     def __init__(self, route: Read, admission: RouteAdmission) -> None:
         self._status = route.status
@@ -69,12 +68,11 @@ class ReadServer:
     async def answer(self, request: HttpRequest) -> ApiResponse:
         admitted = await self._admission.admit(request)
         found = await self._handler(admitted.leading, admitted.call)
-        shown = found if sees_all(admitted.call.caller.access) else redacted(found)
-        return shaped(shown, status=self._status)
+        return shaped(admitted.shown(found), status=self._status)
 
 
 class ProxyReadServer:
-    """Serves a `ProxyRead`; fields that a role may not see are left out, proxies see them."""
+    """Serves a `ProxyRead`; what the caller may not see is hidden, proxies see it."""
 
     def __init__(self, route: ProxyRead, admission: RouteAdmission) -> None:
         self._status = route.status
@@ -88,7 +86,7 @@ class ProxyReadServer:
             found = await self._handler(
                 admitted.leading, SharedCall(path=call.path, query=call.query, now=call.now)
             )
-            return shaped(found if sees_all(call.caller.access) else redacted(found), status=self._status)
+            return shaped(admitted.shown(found), status=self._status)
         leading = self._admission.leading()
         run = authenticate_proxy(leading, request, cost=self._admission.cost(request))
         request.made_by(f"instance:{run.instance}")

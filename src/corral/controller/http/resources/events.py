@@ -29,8 +29,9 @@ from corral.controller.http.pipeline.scoping import Scoping, event_filter
 from corral.controller.http.pipeline.sse_stream import Pump, Write
 from corral.controller.http.pipeline.tickets import Tickets
 from corral.domain.events import Cursor, Event, EventType
+from corral.domain.field_classes.event_data import EVENT_PERMISSIONS
 from corral.domain.permissions import Permission
-from corral.domain.sensitive_fields import EVENT_PERMISSIONS, sees_all, unseen_types
+from corral.domain.sensitive_fields import sees_all, unseen_types
 from corral.errors import Code, CorralError, Retryable, unknown_choice
 from corral.store.port import ReadEngine
 

@@ -26,10 +26,12 @@ from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state import node_changes
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
+from corral.domain.access import Access
 from corral.domain.causes import check_request_id
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import MAX_COUNTER, NodeId
 from corral.domain.permissions import Permission
+from corral.domain.sensitive_fields import shown_to
 from corral.errors import Code, Rejected
 from corral.store.port import ReadEngine
 from corral.system.log_context import REQUEST
@@ -254,7 +256,7 @@ async def stream_logs(
 ) -> Pump:
     query = call.query
     source = _source(state, reads, hub, setting, query.source)
-    heartbeat = setting.heartbeat_seconds
+    heartbeat, access = setting.heartbeat_seconds, call.caller.access
     resume = _resume_number(call.last_event_id)
     after = resume if resume is not None else query.after
 
@@ -267,7 +269,7 @@ async def stream_logs(
                 records = await source.read(after=position, limit=_CHUNK_RECORDS)
                 if records:
                     position = records[-1][0]
-                    await write(b"".join(_log_frame(item) for item in records))
+                    await write(b"".join(_log_frame(item, access) for item in records))
                 elif not await watch.changed(mark, timeout=heartbeat):
                     await write(position_frame("heartbeat", str(position)))
 
@@ -292,8 +294,8 @@ def _resume_number(last_event_id: str | None) -> int | None:
     return int(last_event_id)
 
 
-def _log_frame(numbered: Numbered) -> bytes:
-    return frame(id=str(numbered[0]), event="log", data=_log_shape(numbered))
+def _log_frame(numbered: Numbered, access: Access) -> bytes:
+    return frame(id=str(numbered[0]), event="log", data=shown_to(access, _log_shape(numbered)))
 
 
 def set_log_level(state: ClusterState, call: ApiCall[SetLogLevel, Query]) -> Mutation:
