@@ -195,10 +195,10 @@ async def test_a_command_is_run_until_it_exits_with_zero(readiness):
     async with asyncio.timeout(60):
         await found.until_ready()
     assert seen == [
-        "command probe 'check it': there was no attempt yet",
-        "command probe 'check it': the command exited with 3, its output ends with 'not \\x1b[31myet'",
-        "command probe 'check it': it took longer than 0.1 s",
-        "command probe 'check it': the probe failed: RuntimeError",
+        "command probe 'check': there was no attempt yet",
+        "command probe 'check': the command exited with 3, its output ends with 'not \\x1b[31myet'",
+        "command probe 'check': it took longer than 0.1 s",
+        "command probe 'check': the probe failed: RuntimeError",
     ]
 
 

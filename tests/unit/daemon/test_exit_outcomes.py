@@ -42,6 +42,12 @@ def test_an_end_is_a_crash_unless_it_was_asked_for(exit, fields, state, outcome)
     assert bool(judged.crash_class) == (judged.state is InstanceState.CRASHED)
 
 
+def test_the_sentence_about_a_stop_does_not_quote_the_line_that_was_sent():
+    outcome = decide_outcome(life(RunExit(known=True, code=0), stop=STOP, rung="command login hunter2"))
+    assert outcome.rung == "command login hunter2"
+    assert outcome.summary.startswith("stopped (command): ")
+
+
 def test_an_error_says_whether_trying_again_helps_and_when():
     permanent = failed_start("VALIDATION", Rejected(Code.INVALID_FIELD, "no", hint="change it"))
     passing = failed_start("VALIDATION", Retryable(Code.PORT_IN_USE, "not now", retry_after=0.2))

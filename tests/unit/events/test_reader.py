@@ -341,7 +341,10 @@ def test_of_several_holes_in_one_page_a_stream_tells_the_first() -> None:
 
 
 def test_an_event_that_cannot_be_redacted_comes_without_its_data() -> None:
-    odd = msgspec.structs.replace(event(1, url=object()), type=EventType.CATALOG_UPDATED)
+    deep: list[object] = []
+    for _ in range(10_000):
+        deep = [deep, ""]
+    odd = msgspec.structs.replace(event(1, url=deep), type=EventType.CATALOG_UPDATED)
     shown = EventSelection(redacted=True).shown(odd)
     assert list(shown.data) == [LEFT_OFF]
     assert (shown.cursor, shown.type) == (odd.cursor, odd.type)

@@ -575,3 +575,12 @@ def test_views_of_nodes_that_a_transaction_did_not_touch_are_made_once(world):
     start_instance(ws, "lobby", node="n2")
     ws.back_to(mark)
     assert {view.id: view.usage for view in ws.nodes()} == {id: view.usage for id, view in after.items()}
+
+
+def test_the_sentence_of_an_earlier_node_loses_the_line_of_the_stop_ladder() -> None:
+    sent = wire.ExitStatus(
+        known=True, rung="command login hunter2", summary="stopped (command login hunter2): code 0"
+    )
+    assert exit_record(sent, crashed=False, now=NOW).summary == "stopped (command): code 0"
+    signalled = wire.ExitStatus(known=True, rung="SIGTERM", summary="stopped (SIGTERM): signal 15")
+    assert exit_record(signalled, crashed=False, now=NOW).summary == "stopped (SIGTERM): signal 15"

@@ -183,9 +183,16 @@ def exit_record(
         outcome=status.outcome[:_NAME] or ("crashed" if crashed else "stopped"),
         crash_class=(status.crash_class or crash_class)[:_NAME],
         rung=status.rung[:_NAME],
-        summary=status.summary[:_TEXT],
+        summary=_without_line(status.summary, status.rung)[:_TEXT],
         ended_at=reported_time(status.ended_at_ms, now) or now,
     )
+
+
+def _without_line(summary: str, rung: str) -> str:
+    """The sentence without the line of the stop ladder that it quotes: nodes of earlier versions write it there, and it
+    may contain a password."""
+    kind, _, line = rung.partition(" ")
+    return summary.replace(f"({rung})", f"({kind})") if line else summary
 
 
 def leased_ports(message: wire.RunningInstance) -> tuple[LeasedPort, ...]:

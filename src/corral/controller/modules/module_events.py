@@ -21,6 +21,7 @@ from corral.controller.events.ring import EventSelection
 from corral.controller.state.collections import MODULE_CURSORS
 from corral.controller.state.ledger import Ledger
 from corral.domain.events import Cursor, Draft, Event, EventType, MissedEvents
+from corral.domain.field_classes.event_data import EVENT_PERMISSIONS
 from corral.domain.modules.records import ModuleCursor
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.scope import Owned, Scope
@@ -76,7 +77,9 @@ class ModuleSubscription:
         self.scope = scope
         self._number = number
         self._filter = filter
-        self._coarse = EventSelection(types=filter.log_types)
+        # Types that need a permission go to modules whose manifest names them: whoever installs one sees that.
+        unseen = frozenset(EVENT_PERMISSIONS).difference(scope.manifest.events.subscribes)
+        self._coarse = EventSelection(types=filter.log_types, unseen=unseen)
         self._hub = hub
         self._clock = clock
         self._save = save

@@ -223,13 +223,14 @@ class _Watch:
         self.seen = ""
 
     def title(self, mask: Mask) -> str:
-        """The probe as people know it from their document."""
+        """The probe as people know it from their document, without the arguments of a command and the query of a path: more
+        people read the sentences than the document."""
         spec = self.spec
         if spec.kind is ProbeKind.LOG:
             return f"log probe {shown(spec.pattern, 80, mask=mask)}"
         if spec.kind is ProbeKind.COMMAND:
-            return f"command probe {shown(' '.join(spec.command), 80, mask=mask)}"
+            return f"command probe {shown(spec.command[0], 80, mask=mask)}"
         if spec.kind is ProbeKind.WORKLOAD:
             return "workload probe"
-        path = f" {spec.path[:80]}" if spec.kind is ProbeKind.HTTP else ""
+        path = f" {spec.path.partition('?')[0][:80]}" if spec.kind is ProbeKind.HTTP else ""
         return f"{spec.kind} probe of port '{spec.port}'{path}"

@@ -92,7 +92,8 @@ def _stopped(base: RunOutcome, life: Life) -> RunOutcome:
     outcome = "killed" if life.rung == KILL else "stopped"
     if life.stop is not None and life.stop.isolated:
         outcome = ISOLATED
-    by = f" ({life.rung})" if life.rung else ""
+    kind = life.rung.partition(" ")[0]  # without its line, which is not for everybody who reads the sentence
+    by = f" ({kind})" if kind else ""
     return msgspec.structs.replace(base, outcome=outcome, summary=f"stopped{by}: {ending(life.exit)}")
 
 
