@@ -29,6 +29,8 @@ from corral.cli.main import cli
 from corral.controller.http.openapi import describe
 from corral.controller.http.routes import ROUTES
 from corral.domain.events import EventType
+from corral.domain.field_classes.event_data import EVENT_DATA
+from corral.domain.field_classes.field_class import FieldClass
 from corral.domain.groups.deployments import DEPLOYMENT_LIFECYCLE
 from corral.domain.instance_states import INSTANCE_LIFECYCLE
 from corral.domain.lifecycle import Lifecycle
@@ -134,12 +136,23 @@ def shown(key: Key) -> str:
 
 def events() -> str:
     told = meanings("events", (type.value for type in EventType))
-    rows = [(code(type.value), told[type.value]) for type in EventType]
+    rows = [(code(type.value), told[type.value], event_data(type)) for type in EventType]
     intro = """
 The closed list of event types. How events are numbered, stored and followed:
-[concepts/events.md](../concepts/events.md).
+[concepts/events.md](../concepts/events.md). The last column has what `data` may hold. Fields with a word in brackets are
+[sensitive](../concepts/security.md#what-a-caller-may-see): as a whole, or the addresses in a text.
 """
-    return page("Events", "src/corral/domain/events.py", intro, table(["type", "published when"], rows))
+    return page(
+        "Events", "src/corral/domain/events.py", intro, table(["type", "published when", "data"], rows)
+    )
+
+
+def event_data(type: EventType) -> str:
+    """The fields of its data; those that are not open with the part that is hidden."""
+    classes = EVENT_DATA[type]
+    return ", ".join(
+        code(name) + (f" ({kind})" if kind is not FieldClass.OPEN else "") for name, kind in classes.items()
+    )
 
 
 def errors() -> str:

@@ -59,7 +59,7 @@ def unseen_types(access: Access) -> frozenset[EventType]:
 def undeclared_fields(draft: Draft) -> list[str]:
     """The fields of an event's data that have no class."""
     declared = EVENT_DATA.get(draft.type, {})
-    return [name for name in draft.data if name not in declared and name not in EVENT_DOCUMENTS]
+    return [name for name in draft.data if name not in declared]
 
 
 def redacted(value: T) -> T:
@@ -113,7 +113,7 @@ def redacted_event(event: Event) -> Event:
         kind = classes.get(name)
         if kind is FieldClass.OPEN or name == LEFT_OFF:
             continue
-        if kind is None and name in EVENT_DOCUMENTS:
+        if kind is FieldClass.DOCUMENT:
             hidden = _redacted_fields(value, SCHEMAS[EVENT_DOCUMENTS[name]])
         else:
             hidden = _hide(value, kind or FieldClass.SENSITIVE)

@@ -71,6 +71,21 @@ async def test_subjects_narrow_a_subscription_and_no_types_mean_all(bench: Event
         await eventually(lambda: subjects(process.calls) == ["b", "d"])
 
 
+@pytest.mark.trap("T91")
+async def test_events_about_accounts_go_to_modules_whose_manifest_names_them_only(bench: EventBench) -> None:
+    listed = EventsPart(subscribes=("TOKEN_CREATED", "GROUP_CREATED"))
+    async with playing("all") as (scope, process), playing("named", events=listed) as (named, heard):
+        await bench.subscribe(scope)
+        await bench.subscribe(scope, durable="kept", number=2)
+        await bench.subscribe(named)
+        await bench.tell("t", type=EventType.TOKEN_CREATED)
+        await bench.tell("g")
+        await eventually(lambda: subjects(heard.calls) == ["t", "g"])
+        await eventually(lambda: subjects(process.calls) == ["g", "g"])
+        error = await refused(bench.subscribe(scope, "TOKEN_CREATED", number=3))
+        assert (error.code, error.field) == (Code.FORBIDDEN, "types")
+
+
 async def test_a_subscription_has_one_delivery_at_a_time_and_what_waits_comes_in_batches(
     bench: EventBench,
 ) -> None:

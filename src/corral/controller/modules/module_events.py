@@ -77,9 +77,7 @@ class ModuleSubscription:
         self.scope = scope
         self._number = number
         self._filter = filter
-        # Types that need a permission go to modules whose manifest names them: whoever installs one sees that.
-        unseen = frozenset(EVENT_PERMISSIONS).difference(scope.manifest.events.subscribes)
-        self._coarse = EventSelection(types=filter.log_types, unseen=unseen)
+        self._coarse = EventSelection(types=filter.log_types, unseen=withheld_types(scope))
         self._hub = hub
         self._clock = clock
         self._save = save
@@ -217,6 +215,14 @@ class ModuleEvents:
     def _check(self, scope: Scope, asked: Subscribe) -> str:
         """The id of the subscription's cursor, empty for a plain one."""
         check_room(scope, asked.subscription, {*self._open, *self._opening})
+        withheld = sorted(withheld_types(scope).intersection(asked.types))
+        if withheld:
+            raise Rejected(
+                Code.FORBIDDEN,
+                f"events of type {', '.join(withheld)} need a permission, and the manifest does not name them",
+                hint="list them in the manifest, under events.subscribes",
+                field="types",
+            )
         if not asked.durable:
             return ""
         if not _NAME.fullmatch(asked.durable):
@@ -298,6 +304,12 @@ class ModuleEvents:
         subject = f"{scope.module_id}/{asked.type}"
         commit = await self._ledger.commit(Draft(type=EventType.MODULE_EVENT, subject=subject, data=data))
         return Published(cursor=str(commit.events[0].cursor))
+
+
+def withheld_types(scope: Scope) -> frozenset[EventType]:
+    """The types that a module does not get: those that need a permission, unless its manifest names them. Whoever installs
+    it sees that."""
+    return frozenset(EVENT_PERMISSIONS).difference(scope.manifest.events.subscribes)
 
 
 def cursor_key(module_id: str, durable: str) -> str:

@@ -14,7 +14,7 @@ from corral.domain.field_classes.field_class import FieldClass, fields
 from corral.domain.permissions import Permission
 
 _RUN: Final = fields(open="group node incarnation pid decision", text="reason")
-_END: Final = {**_RUN, **fields(open="restarted_as crash")}
+_END: Final = {**_RUN, **fields(open="restarted_as crash", document="exit")}
 _MODULE: Final = fields(open="id version from to intent at", text="reason")
 _DEPLOYMENT: Final = fields(open="group from to by decision", text="reason undone")
 _TEMPLATE: Final = fields(open="version hash files size note by")
@@ -124,7 +124,7 @@ EVENT_DATA: Final[Mapping[EventType, Mapping[str, FieldClass]]] = {
 }
 
 EVENT_DOCUMENTS: Final[Mapping[str, str]] = {"exit": "ExitShape"}
-"""Fields of any event's data that hold a document, with the schema by whose classes its fields are shown."""
+"""Documents in events' data, with the schema by whose classes their fields are shown."""
 
 EVENT_PERMISSIONS: Final[Mapping[EventType, Permission]] = {
     EventType.TOKEN_CREATED: Permission.TOKENS_READ,

@@ -19,6 +19,8 @@ class FieldClass(enum.StrEnum):
     """The same of every address in free text: programs, modules and nodes contribute to sentences."""
     LOG_FIELDS = "log_fields"
     """Fields of a log record, each by the class of its name."""
+    DOCUMENT = "document"
+    """A document in an event's data, each field by the class that it has in the API."""
     SECRET = "secret"  # noqa: S105 - the name of a class
     SHOWN_ONCE = "shown_once"
     """A secret in the answer to the request that made it, and nowhere else."""
@@ -43,6 +45,7 @@ def fields(
     url: str = "",
     sensitive: str = "",
     log_fields: str = "",
+    document: str = "",
     secret: str = "",
     shown_once: str = "",
 ) -> Mapping[str, FieldClass]:
@@ -53,6 +56,7 @@ def fields(
         FieldClass.URL: url,
         FieldClass.SENSITIVE: sensitive,
         FieldClass.LOG_FIELDS: log_fields,
+        FieldClass.DOCUMENT: document,
         FieldClass.SECRET: secret,
         FieldClass.SHOWN_ONCE: shown_once,
     }

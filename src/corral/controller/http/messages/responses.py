@@ -10,6 +10,7 @@ import msgspec
 
 from corral.controller.http.messages.request import HttpRequest
 from corral.domain.control_characters import spelled
+from corral.domain.urls import shown_text
 from corral.errors import Code, CorralError, DocumentFault, DocumentsRejected
 
 JSON: Final = b"application/json"
@@ -108,7 +109,7 @@ def refusal(error: CorralError, *, headers: Headers = ()) -> ApiResponse:
     shape = ErrorShape(
         error=ErrorDetail(
             code=error.code.name,
-            message=spelled(error.message),
+            message=spelled(shown_text(error.message)),  # it may quote an address that others wrote
             status=status,
             field=_spelled(error.field),
             hint=_spelled(error.hint),

@@ -17,6 +17,7 @@ from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
 from corral.domain.modules.verbs import VERBS, Verb
 from corral.domain.permissions import Permission
+from corral.domain.sensitive_fields import refuse_hidden
 
 
 class Pause(RequestBody, frozen=True, kw_only=True):
@@ -71,11 +72,17 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True):
     arguments: Callable[[ApiCall[Any, Any]], dict[str, Any]] = lambda _: {}
 
 
+def _whole(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings, unless values of them were hidden from their reader. INVALID_FIELD."""
+    refuse_hidden(settings, field="settings")
+    return settings
+
+
 _REQUESTS: Final[Mapping[Verb, _Request]] = {
     Verb.PAUSE: _Request(body=Pause, arguments=lambda call: {"reason": call.body.reason}),
     Verb.RECOVER: _Request(query=RecoverQuery, arguments=lambda call: {"node": call.query.node}),
     Verb.CONFIGURE: _Request(
-        method="PUT", name="config", body=Settings, arguments=lambda call: {"settings": call.body}
+        method="PUT", name="config", body=Settings, arguments=lambda call: {"settings": _whole(call.body)}
     ),
 }
 
