@@ -21,6 +21,7 @@ from corral.daemon.modules.node_events import NodeEvents
 from corral.daemon.modules.subscriptions import NodeEventRing
 from corral.daemon.node.known_controllers import KnownControllers
 from corral.domain.events import EventType
+from corral.domain.field_classes.event_data import NEVER_ON_NODES
 from corral.domain.modules.manifest import (
     Backends,
     CapabilitiesPart,
@@ -33,7 +34,6 @@ from corral.domain.modules.manifest import (
 )
 from corral.domain.modules.phases import ModulePhase
 from corral.domain.modules.records import PackageRecord
-from corral.domain.sensitive_fields import NEVER_ON_NODES
 from corral.modules.lifecycle.engine import ModuleEngine
 from corral.modules.lifecycle.restart_backoff import RestartBackoff
 from corral.modules.process import ProcessPool
