@@ -27,7 +27,7 @@ GROUP_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     "DryRunShape": fields(open="changes instances players worlds decisions", text="warnings"),
     "GroupChangeShape": fields(open="group change fields"),
     "FieldChangeShape": fields(open="field effect", sensitive="before after"),
-    "TouchedInstance": fields(open="id group node players", text="effect"),
+    "TouchedInstance": fields(open="cut_after_seconds id group node players", text="effect"),
     "PlannedShape": fields(open="kind rule group instance node", text="reason"),
     # controller.http.resources.groups.apply
     "ApplyShape": fields(
