@@ -16,11 +16,16 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from corral.domain.audit_chain import ChainedEntry, ChainState
 from corral.domain.events import Cursor, Draft, Event
 from corral.domain.ids import Epoch
 
 ABSENT: Final = 0
 """As `expect`: the document must not exist."""
+
+CHAINED_JOURNAL: Final = "audit"
+"""The journal whose entries are chained by hashes: adapters add them in the transaction that numbers the entries.
+See `corral.domain.audit_chain`."""
 
 
 class Put(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -201,7 +206,8 @@ class CommitEngine(Protocol):
         journals: Sequence[tuple[str, int]],
     ) -> int:
         """Drop old events, tombstones and journal entries up to these numbers, at most some hundred
-        rows a call; returns how many, 0 when all is done. Fenced, idempotent, safe beside commits.
+        rows a call; returns how many, 0 when all is done. Fenced, idempotent, safe beside commits. Of the
+        chained journal, the last entry that was dropped stays known.
         """
 
     async def drop_module_events(self, *, epoch: Epoch, through: int) -> int:
@@ -278,6 +284,14 @@ class ReadEngine(Protocol):
     ) -> list[Entry]:
         """Entries with after < number < before, ascending; `newest` takes the last `limit` of them, `prefix`
         those of every journal whose name begins with it."""
+
+    async def chain(self) -> ChainState:
+        """The ends of the chain of CHAINED_JOURNAL, as of one instant."""
+
+    async def chained_entries(
+        self, *, after: int = 0, before: int | None = None, limit: int
+    ) -> list[ChainedEntry]:
+        """Entries of CHAINED_JOURNAL with after < number < before, ascending, with their hashes."""
 
     async def journals(self, prefix: str = "") -> dict[str, tuple[int, int]]:
         """Each journal with that prefix: (oldest number, row count)."""

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from corral.domain.audit_chain import ChainedEntry, ChainPoint, ChainState
 from corral.domain.events import DATA_DEPTH, LEFT_OFF, START, Cursor, Event, EventType
 from corral.domain.ids import Epoch
 from corral.domain.json_limits import deeper_than
@@ -68,6 +69,22 @@ def index_row_of(row: Iterable[Any]) -> IndexRow:
 def change_of(row: Iterable[Any]) -> Change:
     collection, id, revision, body = row
     return Change(collection=collection, id=id, revision=revision, body=body)
+
+
+def chained_entry_of(row: Iterable[Any], *, time: Callable[[Any], dt.datetime]) -> ChainedEntry:
+    number, at, body, previous, hash = row
+    if isinstance(body, str):  # SQLite keeps what others write there as they wrote it
+        body = body.encode()
+    return ChainedEntry(number=number, at=time(at), body=body, previous=previous or b"", hash=hash or b"")
+
+
+def chain_of(row: Iterable[Any]) -> ChainState:
+    first, number, hash, removed, removed_hash = row
+    return ChainState(
+        first=first,
+        head=ChainPoint(number=number, hash=hash or b""),
+        removed=ChainPoint(number=removed, hash=removed_hash or b""),
+    )
 
 
 def bounds_of(row: Iterable[int | None]) -> EventBounds:

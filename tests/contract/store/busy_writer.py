@@ -13,7 +13,7 @@ from corral.store.port import Append
 from corral.system.logger import log_plainly
 
 
-async def main(url: str, data: str) -> None:
+async def main(url: str, data: str, journal: str = "log") -> None:
     store = await open_store(url, data=pathlib.Path(data))
 
     async with at_work(store) as desk:
@@ -21,11 +21,13 @@ async def main(url: str, data: str) -> None:
         async def caller(name: int) -> None:
             for n in range(1_000_000):
                 id = f"{name}-{n}"
-                await desk.commit(put(id, b"x" * 200), happened(id), Append(journal="log", body=id.encode()))
+                await desk.commit(
+                    put(id, b"x" * 200), happened(id), Append(journal=journal, body=id.encode())
+                )
                 print(id, flush=True)
 
         await asyncio.gather(*(caller(name) for name in range(8)))
 
 
 log_plainly(sys.stderr)
-asyncio.run(main(sys.argv[1], sys.argv[2]))
+asyncio.run(main(*sys.argv[1:]))

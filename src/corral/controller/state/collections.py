@@ -35,7 +35,7 @@ from corral.domain.records import (
     SpoolPosition,
 )
 from corral.domain.templates import TemplateRecord
-from corral.store.port import Append, Delete, Put, encode
+from corral.store.port import CHAINED_JOURNAL, Append, Delete, Put, encode
 
 R = TypeVar("R", bound=Record)
 
@@ -102,7 +102,7 @@ MODULE_NODE_STATES: Final = StateCollection("module_node_states", NodeModuleStat
 ONLY: Final = "only"
 """The id of the single document in CLUSTER and in AUTHORITY."""
 
-AUDIT: Final = Journal("audit", AuditEntry)
+AUDIT: Final = Journal(CHAINED_JOURNAL, AuditEntry)
 
 NODE_LOG_PREFIX: Final = "log:node:"
 

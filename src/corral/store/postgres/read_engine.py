@@ -7,11 +7,14 @@ import datetime as dt
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
+from corral.domain.audit_chain import ChainedEntry, ChainState
 from corral.domain.events import Cursor, Event
-from corral.store.port import Change, Document, Entry, EventBounds, Head, IndexRow, Snapshot
+from corral.store.port import CHAINED_JOURNAL, Change, Document, Entry, EventBounds, Head, IndexRow, Snapshot
 from corral.store.postgres.faults import translated
 from corral.store.rows import (
     bounds_of,
+    chain_of,
+    chained_entry_of,
     change_of,
     check_commit,
     check_cursor,
@@ -167,7 +170,7 @@ class PostgresReads:
                 after.sequence,
                 limit,
             )
-        return [event_of(row, time=_as_it_is) for row in rows]
+        return [event_of(row, time=lambda at: at) for row in rows]
 
     async def cursor_at(self, sequence: int) -> Cursor:
         async with self._one_snapshot() as connection:
@@ -221,6 +224,29 @@ class PostgresReads:
             )
         found = [Entry(journal=j, number=n, at=a, body=b) for j, n, a, b in rows]
         return found[::-1] if newest else found
+
+    async def chain(self) -> ChainState:
+        with translated():
+            row = await self._pool.fetchrow(
+                """select first, c.number, c.hash, r.number, r.hash from chain c, chain_removed r"""
+            )
+        return chain_of(row)
+
+    async def chained_entries(
+        self, *, after: int = 0, before: int | None = None, limit: int
+    ) -> list[ChainedEntry]:
+        with translated():
+            rows = await self._pool.fetch(
+                """select e.number, e.at, e.body, l.previous, l.hash
+                from entry e left join chain_link l on l.number = e.number
+                where e.journal = $1 and e.number > $2 and ($3::bigint is null or e.number < $3)
+                order by e.number limit $4""",
+                CHAINED_JOURNAL,
+                after,
+                before,
+                limit,
+            )
+        return [chained_entry_of(row, time=lambda at: at) for row in rows]
 
     async def journals(self, prefix: str = "") -> dict[str, tuple[int, int]]:
         with translated():

@@ -19,12 +19,13 @@ from typing import Any, Final
 
 import msgspec
 
+from corral.domain.audit_chain import GENESIS, entry_hash
 from corral.domain.ids import Epoch
-from corral.store.port import BatchOutcome, Head, Put, Refusal, Transaction
+from corral.store.port import CHAINED_JOURNAL, BatchOutcome, Head, Put, Refusal, Transaction
 from corral.store.rows import decode_outcome, encode_outcome, outcome_of
 from corral.store.sqlite.faults import translate, translated
-from corral.store.sqlite.read_engine import read_head
-from corral.store.sqlite.stamps import to_microseconds
+from corral.store.sqlite.read_engine import read_chain, read_head
+from corral.store.sqlite.stamps import from_microseconds, to_microseconds
 from corral.store.sqlite.threads import DatabaseThread
 from corral.store.store_errors import Fenced, StorageFailed, StoreUnavailable
 
@@ -74,6 +75,7 @@ _DOCUMENTS: Final = ManyRows(
 )
 _EVENTS: Final = ManyRows("INSERT INTO event (sequence, epoch, type, subject, at, data)", width=6, tail="")
 _ENTRIES: Final = ManyRows("INSERT INTO entry (number, journal, at, body)", width=4, tail="")
+_LINKS: Final = ManyRows("INSERT INTO chain_link (number, previous, hash)", width=3, tail="")
 
 
 class SqliteCommits:
@@ -226,11 +228,28 @@ def _write(
     _DOCUMENTS.store(db, documents)
     _EVENTS.store(db, events)
     _ENTRIES.store(db, entries)
+    _extend_chain(db, [(row[0], row[3]) for row in entries if row[1] == CHAINED_JOURNAL], at=at)
     event_epoch = epoch if events else before.event_epoch
     db.execute(
         "UPDATE head SET commit_number = ?, sequence = ?, event_epoch = ?, entry = ?, batch = ?, outcome = ?",
         (number, sequence, event_epoch, entry, batch, encode_outcome(outcome)),
     )
+
+
+def _extend_chain(db: sqlite3.Connection, added: Sequence[tuple[int, bytes]], *, at: int) -> None:
+    """Chain the entries of the batch, in the transaction that stores them."""
+    if not added:
+        return
+    chain, when = read_chain(db), from_microseconds(at)
+    previous = chain.head.hash or GENESIS
+    links: list[tuple[int, bytes, bytes]] = []
+    for number, body in added:
+        hash = entry_hash(previous, number, when, body)
+        links.append((number, previous, hash))
+        previous = hash
+    _LINKS.store(db, links)
+    newest, _, hash = links[-1]
+    db.execute("UPDATE chain SET first = ?, number = ?, hash = ?", (chain.first or added[0][0], newest, hash))
 
 
 ROWS_A_CALL: Final = 500
@@ -248,12 +267,29 @@ def trim(
     for journal, through in journals:
         if dropped >= ROWS_A_CALL:
             break
+        if journal == CHAINED_JOURNAL:
+            _trim_chain(db, through, ROWS_A_CALL - dropped)
         dropped += db.execute(
             """DELETE FROM entry WHERE number IN (
                 SELECT number FROM entry WHERE journal = ? AND number <= ? ORDER BY number LIMIT ?)""",
             (journal, through, ROWS_A_CALL - dropped),
         ).rowcount
     return dropped
+
+
+def _trim_chain(db: sqlite3.Connection, through: int, limit: int) -> None:
+    """Drop the hashes of the oldest entries, before these; the last one stays known."""
+    (last,) = db.execute(
+        "SELECT max(number) FROM (SELECT number FROM entry WHERE journal = ? AND number <= ? ORDER BY number LIMIT ?)",
+        (CHAINED_JOURNAL, through, limit),
+    ).fetchone()
+    if last is not None:
+        db.execute(
+            """UPDATE chain SET removed_number = ?1,
+            removed_hash = (SELECT hash FROM chain_link WHERE number = ?1)""",
+            (last,),
+        )
+        db.execute("DELETE FROM chain_link WHERE number <= ?", (last,))
 
 
 def drop_module_events(db: sqlite3.Connection, through: int) -> int:

@@ -9,10 +9,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from corral.domain.audit_chain import ChainedEntry, ChainState
 from corral.domain.events import Cursor, Event
-from corral.store.port import Change, Document, Entry, EventBounds, Head, IndexRow, Snapshot
+from corral.store.port import CHAINED_JOURNAL, Change, Document, Entry, EventBounds, Head, IndexRow, Snapshot
 from corral.store.rows import (
     bounds_of,
+    chain_of,
+    chained_entry_of,
     change_of,
     check_commit,
     check_cursor,
@@ -34,6 +37,12 @@ def read_head(db: sqlite3.Connection) -> Head:
         FROM head"""
     ).fetchone()
     return head_of(row)
+
+
+def read_chain(db: sqlite3.Connection) -> ChainState:
+    return chain_of(
+        db.execute("SELECT first, number, hash, removed_number, removed_hash FROM chain").fetchone()
+    )
 
 
 class SqliteReads:
@@ -223,6 +232,24 @@ class SqliteReads:
             )
             found = [Entry(journal=j, number=n, at=from_microseconds(a), body=b) for j, n, a, b in rows]
             return found[::-1] if newest else found
+
+        return await self._read(work)
+
+    async def chain(self) -> ChainState:
+        return await self._read(read_chain)
+
+    async def chained_entries(
+        self, *, after: int = 0, before: int | None = None, limit: int
+    ) -> list[ChainedEntry]:
+        def work(db: sqlite3.Connection) -> list[ChainedEntry]:
+            rows = db.execute(
+                """SELECT entry.number, at, body, previous, hash FROM entry
+                LEFT JOIN chain_link ON chain_link.number = entry.number
+                WHERE journal = ?1 AND entry.number > ?2 AND (?3 IS NULL OR entry.number < ?3)
+                ORDER BY entry.number LIMIT ?4""",
+                (CHAINED_JOURNAL, after, before, limit),
+            )
+            return [chained_entry_of(row, time=from_microseconds) for row in rows]
 
         return await self._read(work)
 
