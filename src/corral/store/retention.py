@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -12,6 +14,7 @@ import structlog
 from corral.domain.ids import Epoch
 from corral.store.port import EventBounds, Head, Store
 from corral.store.store_errors import Fenced, StoreUnavailable
+from corral.system.clock import Clock, SystemClock
 
 log = structlog.get_logger("corral.store")
 
@@ -30,6 +33,8 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
     tombstone_commits: int = 100_000
     journals: Mapping[str, int] = {}
     other_journals: int = 100_000
+    journal_ages: Mapping[str, dt.timedelta] = {}
+    """Of these journals, also what is older than this is dropped."""
 
     def tombstones_through(self, head: Head) -> int:
         return max(0, head.commit - self.tombstone_commits)
@@ -49,11 +54,14 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
 class Retention:
     """Applies a policy under the leader's epoch. Any number of rows, a few hundred at a time."""
 
-    def __init__(self, store: Store, *, epoch: Epoch, policy: RetentionPolicy) -> None:
+    def __init__(
+        self, store: Store, *, epoch: Epoch, policy: RetentionPolicy, clock: Clock | None = None
+    ) -> None:
         self._reads = store.reads
         self._commits = store.commits
         self._epoch = epoch
         self._policy = policy
+        self._clock = clock or SystemClock()
 
     async def run(self, *, every: float) -> None:
         """Apply the policy for as long as this epoch leads; an unavailable store is retried."""
@@ -78,6 +86,8 @@ class Retention:
         )
         for journal, rows in self._policy.excess(await self._reads.journals()):
             dropped += await self._shorten(journal, rows)
+        for journal, age in sorted(self._policy.journal_ages.items()):
+            dropped += await self._drop_old(journal, before=self._clock.now() - age)
         return dropped
 
     async def _bounds(self) -> EventBounds:
@@ -104,6 +114,17 @@ class Retention:
                 break
             dropped += await self._trim(journals=[(journal, oldest[-1].number)])
         return dropped
+
+    async def _drop_old(self, journal: str, *, before: dt.datetime) -> int:
+        """Drop a journal's oldest entries up to the first one that is not older: a journal keeps no gaps."""
+        dropped = 0
+        while True:
+            oldest = await self._reads.entries(journal, limit=_STEP)
+            old = list(itertools.takewhile(lambda entry: entry.at < before, oldest))
+            if old:
+                dropped += await self._trim(journals=[(journal, old[-1].number)])
+            if len(old) < _STEP:
+                return dropped
 
     async def _trim(
         self, *, events: int = 0, tombstones: int = 0, journals: Sequence[tuple[str, int]] = ()

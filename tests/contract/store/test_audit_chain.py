@@ -213,4 +213,4 @@ async def test_a_change_behind_the_stores_back_is_found_with_its_number(
     await real_house.close()
     await tamper(real_house, statement)
     faults, _, _ = await examine(await real_house.open())
-    assert [fault.number for fault in faults][0] == named
+    assert next(fault.number for fault in faults) == named

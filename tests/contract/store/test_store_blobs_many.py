@@ -260,7 +260,8 @@ async def test_blobs_of_an_older_schema_get_a_stamp_when_they_are_migrated(postg
     connection = await asyncpg.connect(postgres_house.url)
     await connection.execute(
         "alter table blob drop column stamp; drop index event_of_module;"
-        " drop function corral_drop_module_events; delete from schema_version where version >= 2"
+        " drop function corral_drop_module_events; drop function corral_chain;"
+        " drop table chain, chain_link, chain_removed; delete from schema_version where version >= 2"
     )
     await connection.close()
     store = await postgres_house.open()

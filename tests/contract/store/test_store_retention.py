@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 from collections.abc import Sequence
 
 import pytest
-from store_cases import Desk, at_work, drop, happened, put, with_commits
+from store_cases import Desk, ManualClock, at_work, drop, happened, put, with_commits
 
 from corral.domain.events import START, Cursor, Draft, EventType
 from corral.domain.ids import Epoch
@@ -235,3 +236,32 @@ async def test_the_whole_log_is_as_long_as_it_may_be_though_some_were_dropped(de
     kept = await desk.store.reads.events(oldest, limit=100)
     assert len(kept) == 20
     assert sum(event.type is EventType.MODULE_EVENT for event in kept) == 5
+
+
+async def test_a_journal_with_an_age_loses_what_is_older_in_small_steps_and_keeps_the_rest(
+    desk: Desk,
+) -> None:
+    clock = ManualClock()
+
+    async def written(count: int, journal: str = "audit") -> None:
+        entries = tuple(Append(journal=journal, body=b"x") for _ in range(count))
+        await desk.store.commits.commit_batch(
+            epoch=desk.epoch, batch="b", at=clock.now(), transactions=[Transaction(entries=entries)]
+        )
+
+    await written(700)
+    await written(3, "log")
+    clock.wall += dt.timedelta(days=20)
+    await written(5)
+    clock.wall += dt.timedelta(days=20)
+    await written(2)
+    watched = WatchedTrims(desk.store.commits)
+    policy = RetentionPolicy(journal_ages={"audit": dt.timedelta(days=30)})
+    retention = Retention(with_commits(desk.store, watched), epoch=desk.epoch, policy=policy, clock=clock)
+    assert await retention.apply() == 700
+    assert max(watched.steps) <= 500
+    assert {journal: rows for journal, (_, rows) in (await desk.store.reads.journals()).items()} == {
+        "audit": 7,
+        "log": 3,
+    }
+    assert await retention.apply() == 0

@@ -75,9 +75,10 @@ class Housekeeping:
                 NODE_LOG_PREFIX: config.retention.node_log,
                 DECISIONS_PREFIX: config.instances.decisions_per_subject,
             },
+            journal_ages={AUDIT.name: dt.timedelta(days=config.retention.audit_days)},
         )
         self._collector = BlobCollector(store.blobs, config=config.templates, clock=clock)
-        self._retention = Retention(store, epoch=epoch, policy=policy)
+        self._retention = Retention(store, epoch=epoch, policy=policy, clock=clock)
         self._ends: dict[str, dt.datetime] = {}
         """Journals of what is gone, by when they are dropped: none is read every minute."""
         self._tasks = Tasks()
