@@ -7,6 +7,7 @@ A record is replaced as a whole under compare-and-set; it never holds what belon
 from __future__ import annotations
 
 import datetime as dt
+import enum
 
 import msgspec
 
@@ -237,8 +238,25 @@ class IdempotencyRecord(Record, frozen=True, kw_only=True):
     begun: BegunEffect | None = None
 
 
+class AuditOutcome(enum.StrEnum):
+    """What became of an audited act that has an effect outside the store."""
+
+    BEGUN = "begun"
+    """Recorded before the effect; a later entry has the outcome."""
+    OK = "ok"
+    REFUSED = "refused"
+    """Nothing was done."""
+    FAILED = "failed"
+    """It was tried, and an error came of it."""
+    UNKNOWN = "unknown"
+    """It may have been done: no answer came, or the controller ended in between."""
+
+
 class AuditEntry(Record, frozen=True, kw_only=True):
-    """An entry of the audit: actor, action, target, origin, and changes."""
+    """An entry of the audit: actor, action, target, origin, and changes.
+
+    A change of the store is in the transaction of its entry, which needs no outcome. An act with an effect outside the
+    store has two entries: one before the effect, and one with its outcome."""
 
     actor: str
     action: str
@@ -249,6 +267,10 @@ class AuditEntry(Record, frozen=True, kw_only=True):
     after: dict[str, object] | None = None
     request: str = ""
     """The id of the request; empty: there was none, or it was not kept yet."""
+    outcome: str = ""
+    """A value of `AuditOutcome`; empty: it is a change of the store, which was made with this entry."""
+    attempt: str = ""
+    """The same in the entry from before the effect and in that of its outcome."""
 
 
 class LogRecord(Record, frozen=True, kw_only=True):

@@ -34,7 +34,12 @@ PAGE: Final = 500
 _PASSING: Final = frozenset(
     {"FENCED", "NODE_OFFLINE", "NOT_LEADER", "RATE_LIMITED", "SHUTTING_DOWN", "STORE_UNAVAILABLE", "TIMEOUT"}
 )
-_FILES: Final = ("application/octet-stream", "application/gzip", "application/zip")
+_FILES: Final = (
+    "application/octet-stream",
+    "application/gzip",
+    "application/x-ndjson",
+    "application/zip",
+)
 _REQUEST_ID: Final = "X-Request-Id"
 _MAX_BODY: Final = 64 * 1024 * 1024
 

@@ -6,9 +6,10 @@ sends it somewhere else.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import click
@@ -43,18 +44,34 @@ def api_command(command: Callable[..., R]) -> Callable[..., R]:
         output: str,
         **kwargs: Any,
     ) -> R:
-        above: Mapping[str, str | None] = click.get_current_context().obj or {}
-        client = connect(
-            url=url or above.get("url"),
-            token=given_token(token, token_file) or above.get("token"),
-            context=context or above.get("context"),
-            environment=os.environ,
-        )
-        try:
-            return command(ApiSession(client=client, output=output), *args, **kwargs)
-        finally:
-            client.close()
+        with opened_session(
+            url=url, token=token, token_file=token_file, context=context, output=output
+        ) as session:
+            return command(session, *args, **kwargs)
 
+    return api_options(call)
+
+
+@contextlib.contextmanager
+def opened_session(
+    *, url: str | None, token: str | None, token_file: str | None, context: str | None, output: str
+) -> Iterator[ApiSession]:
+    """A session by the values of `api_options`."""
+    above: Mapping[str, str | None] = click.get_current_context().obj or {}
+    client = connect(
+        url=url or above.get("url"),
+        token=given_token(token, token_file) or above.get("token"),
+        context=context or above.get("context"),
+        environment=os.environ,
+    )
+    try:
+        yield ApiSession(client=client, output=output)
+    finally:
+        client.close()
+
+
+def api_options(call: Callable[..., R]) -> Callable[..., R]:
+    """`-o`, `--url`, `--token-file`, `--context`, for a command that opens its session itself, or none."""
     for option in (
         click.option("--context", metavar="NAME", help="Remembered controller to use."),
         token_options,

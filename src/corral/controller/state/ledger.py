@@ -22,6 +22,7 @@ from corral.domain.sensitive_fields import undeclared_fields
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import Append, Commit, Delete, Put, Transaction
 from corral.store.store_errors import Conflict
+from corral.system import log_context
 
 R = TypeVar("R", bound=Record)
 
@@ -129,8 +130,11 @@ def audit(
     before: dict[str, object] | None = None,
     after: dict[str, object] | None = None,
     request: str = "",
+    outcome: str = "",
+    attempt: str = "",
 ) -> Append:
-    """The audit entry of a change, for the same transaction. `request`: the id of the request that made it."""
+    """The audit entry of a change, for the same transaction. `request`: the id of the request that made it, else of
+    the one that is served here. `outcome` and `attempt` are those of an act outside the store."""
     return AUDIT.append(
         AuditEntry(
             actor=actor.name,
@@ -140,7 +144,9 @@ def audit(
             address=actor.address,
             before=before,
             after=after,
-            request=request,
+            request=request or log_context.bound_request(),
+            outcome=outcome,
+            attempt=attempt,
         )
     )
 

@@ -31,10 +31,12 @@ from corral.controller.state.ledger import Ledger, Step
 from corral.controller.templates.content_gc import BlobCollector
 from corral.controller.templates.template_changes import kept_versions
 from corral.controller.templates.template_usage import hashes_in_use
+from corral.controller.term.lost_outcomes import settle_lost_outcomes
 from corral.domain.ids import Epoch
 from corral.errors import CorralError
 from corral.store.port import Store
 from corral.store.retention import Retention, RetentionPolicy
+from corral.store.store_errors import StoreUnavailable
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.system.controller_config import ControllerConfig
@@ -84,6 +86,8 @@ class Housekeeping:
         self._tasks = Tasks()
 
     async def __aenter__(self) -> Self:
+        former = (await self._reads.head()).entry  # no request is served yet: these are of former terms
+        self._tasks.spawn(self._settle_outcomes(former), name="housekeeping/outcomes")
         self._tasks.spawn(self._retention.run(every=_SWEEP_SECONDS), name="housekeeping/retention")
         self._tasks.spawn(self._sweep_for_ever(), name="housekeeping/sweep")
         self._tasks.spawn(self._collect_for_ever(), name="housekeeping/collect")
@@ -91,6 +95,19 @@ class Housekeeping:
 
     async def __aexit__(self, *_: object) -> None:
         await self._tasks.close()
+
+    async def _settle_outcomes(self, through: int) -> None:
+        while True:
+            try:
+                await settle_lost_outcomes(self._reads, self._ledger, through=through)
+            except StoreUnavailable as error:
+                _log.warning("act_outcomes.retried", reason=error.why)
+                await asyncio.sleep(_SWEEP_SECONDS)
+            except CorralError as error:  # fenced, or shutting down: the next term does it
+                _log.info("act_outcomes.skipped", reason=str(error))
+                return
+            else:
+                return
 
     async def _sweep_for_ever(self) -> None:
         while True:

@@ -18,9 +18,11 @@ from corral.controller.term.controller_role import ControllerInfo, ControllerRol
 from corral.controller.term.leader_term import LeaderTerm
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import EPOCH_LEAP, Epoch
+from corral.domain.records import AuditOutcome
 from corral.store.leadership import Leadership, LeaseTiming, Loss, Term
 from corral.store.port import Store
 from corral.store.store_errors import Fenced, StoreUnavailable
+from corral.system import log_context
 from corral.system.aio.tasks import Tasks, first_of, set_within
 from corral.system.clock import Clock
 from corral.system.controller_config import LeaseSection
@@ -38,6 +40,8 @@ class EpochRaise(msgspec.Struct, frozen=True, kw_only=True):
     """A raise of the epoch, from its request on; the term in which it is requested may end first."""
 
     actor: Actor
+    request: str
+    """The id of the request."""
     lift: asyncio.Task[Epoch | None]
 
 
@@ -63,7 +67,7 @@ class EpochRaiser:
         if self._raise is None:
             name = "controller/raise-epoch"
             lift = self._tasks.spawn(lease.raise_epoch(by=EPOCH_LEAP), name=name, awaited=True)
-            self._raise = EpochRaise(actor=actor, lift=lift)
+            self._raise = EpochRaise(actor=actor, request=log_context.bound_request(), lift=lift)
         try:
             epoch = await asyncio.shield(self._raise.lift)
         except StoreUnavailable:
@@ -194,7 +198,7 @@ class LeadershipLoop:
                 raised = await self._raiser.finished()
                 if raised is None:
                     return
-                opening = _epoch_raised(raised.actor, term.epoch)
+                opening = _epoch_raised(raised, term.epoch)
 
     async def _serve_epoch(self, term: Term, holding: asyncio.Task[Loss], opening: Sequence[Step]) -> None:
         async with self._open_term(term.epoch, opening) as leader:
@@ -209,8 +213,17 @@ class LeadershipLoop:
                 self._role.term = None
 
 
-def _epoch_raised(actor: Actor, epoch: Epoch) -> list[Step]:
+def _epoch_raised(raised: EpochRaise, epoch: Epoch) -> list[Step]:
+    """The event of a raise, and its outcome for the audit."""
     return [
         Draft(type=EventType.CLUSTER_EPOCH_RAISED, subject="cluster", data={"epoch": epoch}),
-        audit(actor, "cluster.raise_epoch", "cluster", after={"epoch": epoch}),
+        audit(
+            raised.actor,
+            "cluster.raise_epoch",
+            "cluster",
+            after={"epoch": epoch},
+            request=raised.request,
+            outcome=AuditOutcome.OK,
+            attempt=raised.request,
+        ),
     ]

@@ -20,8 +20,8 @@ from corral.controller.http.pipeline.api_context import (
     ClusterControl,
     ProcessContext,
     TermContext,
-    WriterHealth,
 )
+from corral.controller.http.pipeline.audit_reads import WriterHealth
 from corral.controller.instances.group_folder import GroupFolder
 from corral.controller.instances.node_reports import InstanceReports
 from corral.controller.instances.service import InstanceService

@@ -27,7 +27,7 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     "IssuedCertificate": fields(open="certificate_pem ca_pem serial expires_at"),
     # controller.http.resources.audit
     "AuditShape": fields(
-        open="number at actor actor_name action subject request",
+        open="number at actor actor_name action subject request outcome attempt",
         sensitive="before after address",
     ),
     # controller.http.resources.cluster

@@ -39,6 +39,8 @@ PAGE_BYTES: Final = 2 * 1024 * 1024
 
 _CLOCK_STEP: Final = dt.timedelta(minutes=10)
 _SCANS: Final = 20
+_FILTERED: Final = 500
+"""Entries that are read at a time where some are filtered out."""
 MOST_MISPLACED: Final = 2000
 """So many entries behind a moment are looked at for those that a clock which was set back has put there."""
 Since = Annotated[dt.datetime, msgspec.Meta(tz=True, description="Only what happened at this time or later.")]
@@ -169,6 +171,16 @@ class TimeRange(msgspec.Struct, frozen=True):
     def is_before(self, at: dt.datetime) -> bool:
         return self.since is not None and at < _moved(self.since, -_CLOCK_STEP)
 
+    async def first_at(self, time_at: TimeAt, *, oldest: int, newest: int) -> int:
+        """The lowest number from which on entries are not before this range; exact where no clock was set back."""
+        since = self.since
+        return oldest if since is None else await _search(time_at, oldest, newest, lambda at: at < since)
+
+    async def end_at(self, time_at: TimeAt, *, oldest: int, newest: int) -> int:
+        """The lowest number from which on entries are behind this range; exact where no clock was set back."""
+        until = self.until
+        return newest + 1 if until is None else await _search(time_at, oldest, newest, lambda at: at < until)
+
     async def first_number(self, time_at: TimeAt, *, oldest: int, newest: int) -> int:
         """The lowest number from which on something may lie in this range."""
         return oldest if self.since is None else await _search(time_at, oldest, newest, self.is_before)
@@ -197,20 +209,21 @@ async def newest_entries(
     *,
     prefix: bool = False,
     once: Callable[[Entry], str] | None = None,
+    accepts: Callable[[Entry], bool] | None = None,
 ) -> tuple[list[Entry], str | None]:
     """A page of a journal, or of all whose name begins so, the newest first, and the cursor of the next page.
     A search is bounded: a page may be short, or even empty, and still have a next one. `once`: of entries for which
-    it is the same, only the newest is listed; they must follow one another, so that no page ends among them."""
+    it is the same, only the newest is listed; they must follow one another, so that no page ends among them. `accepts`: only
+    these are listed."""
     span = TimeRange(query.since, query.until)
     before = _number(decode_cursor(journal, query.cursor))
     if before is None and span.until is not None:
         before = await _below(reads, journal, span, prefix=prefix)
     found: list[Entry] = []
     last = ""
+    size = query.limit + 1 if accepts is None else max(query.limit + 1, _FILTERED)
     for _ in range(_SCANS):
-        entries = await reads.entries(
-            journal, before=before, limit=query.limit + 1, newest=True, prefix=prefix
-        )
+        entries = await reads.entries(journal, before=before, limit=size, newest=True, prefix=prefix)
         for entry in reversed(entries):
             if span.is_before(entry.at):
                 return found, None
@@ -220,10 +233,10 @@ async def newest_entries(
             if len(found) == query.limit:
                 return found, encode_cursor(journal, str(before))
             before = entry.number
-            if span.holds(entry.at):
+            if span.holds(entry.at) and (accepts is None or accepts(entry)):
                 found.append(entry)
                 last = once(entry) if once is not None else ""
-        if len(entries) <= query.limit:
+        if len(entries) < size:
             return found, None
     return found, encode_cursor(journal, str(before))
 

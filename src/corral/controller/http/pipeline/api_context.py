@@ -22,6 +22,7 @@ from corral.controller.distribution.node_caches import CacheReport, SyncAnswer
 from corral.controller.events.hub import EventHub
 from corral.controller.http.messages.request import BodyPace
 from corral.controller.http.pipeline.attempts import Attempts
+from corral.controller.http.pipeline.audit_reads import AuditReads, WriterHealth
 from corral.controller.http.pipeline.caller_limits import OpenStreams, RequestRates
 from corral.controller.http.pipeline.log_sources import RecentLogs
 from corral.controller.http.pipeline.sse_stream import HEARTBEAT_SECONDS
@@ -141,17 +142,6 @@ class ClusterControl(Protocol):
         """A certificate for this name and the request's key. INVALID_FIELD when the request is bad."""
 
 
-class WriterHealth(Protocol):
-    """Health of the store's writer, for readiness."""
-
-    @property
-    def healthy(self) -> bool: ...
-
-    @property
-    def reason(self) -> str:
-        """Why it is not."""
-
-
 class InstanceControl(Protocol):
     """Operations of the API on instances."""
 
@@ -263,6 +253,7 @@ class TermContext:
     edits: KeyedLocks[str] = field(default_factory=KeyedLocks, init=False)
     """Edits of one template are serialised: each starts from the files of the one before."""
     attempts: Attempts = field(init=False)
+    audit_reads: AuditReads = field(init=False)
     tickets: Tickets = field(init=False)
     streams: OpenStreams = field(init=False)
     uploads: OpenStreams = field(init=False)
@@ -276,6 +267,7 @@ class TermContext:
         setting, limits = self.setting, self.setting.limits
         self.principals = Principals(self.state)
         self.attempts = Attempts(state=self.state, ledger=self.ledger, entropy=setting.entropy)
+        self.audit_reads = AuditReads(ledger=self.ledger, writer=self.writer, clock=setting.clock)
         self.tickets = Tickets(clock=setting.clock, entropy=setting.entropy, per_caller=limits.tickets)
         self.streams = self._pool("streams", limit=limits.all_streams, per_caller=limits.streams)
         self.uploads = self._pool("uploads", limit=limits.all_uploads, per_caller=limits.uploads)

@@ -2,16 +2,19 @@
 
     begin    the audit entry and, with an Idempotency-Key, that this was begun: durable before anything is done
     (act)    the effect
-    finish   what the effect brought about, and the answer under the key
+    finish   what the effect brought about, the answer under the key, and the outcome for the audit
 
 When the store refuses `begin`, nothing is done. When it refuses `finish`, the effect stays and the caller is answered
-all the same: the key stays begun, and a repetition queries the outcome of the effect instead of doing it again.
+all the same: the key stays begun, and a repetition queries the outcome of the effect instead of doing it again. The
+audit's outcome is then stored with the next attempt; when the process ends before that, the next term stores that it
+is unknown.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
+from collections.abc import AsyncIterator
 from typing import Final
 
 import msgspec
@@ -23,14 +26,20 @@ from corral.controller.http.pipeline.idempotency import Guard
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Actor, Ledger, Step, audit
 from corral.domain.ids import Incarnation, NodeId
-from corral.domain.records import BegunEffect
+from corral.domain.records import AuditOutcome, BegunEffect
 from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.store.port import Append
 from corral.store.store_errors import Conflict, StoreUnavailable
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.entropy import Entropy, new_id
 
 MAX_BEGUN: Final = 1000
 """Keys of one token whose effects have no known outcome."""
+
+_IN_DOUBT: Final = frozenset(
+    {Code.MAY_HAVE_ARRIVED, Code.MODULE_TIMEOUT, Code.NODE_OFFLINE, Code.NOT_LEADER, Code.TIMEOUT}
+)
+"""Errors after which an effect may have come about all the same."""
 
 _WHOLE: Final = msgspec.msgpack.Decoder(ApiResponse)
 _log = structlog.get_logger("corral.controller.http")
@@ -46,10 +55,25 @@ class Attempts:
         self.never_acted: dict[str, None] = {}
         """Keys that may yet be stored as begun, though their request was refused and did nothing; the latest."""
         self.turns = KeyedLocks[str]()
+        self.unstored: dict[str, Append] = {}
+        """Outcomes that could not be stored yet, by attempt; the latest."""
 
     def in_turn(self, guard: Guard | None) -> contextlib.AbstractAsyncContextManager[None]:
         """Held while a request acts: one with the same key waits."""
         return self.turns.hold(guard.id) if guard is not None else contextlib.nullcontext()
+
+    async def commit(self, *steps: Step) -> None:
+        """Commit with the outcomes that are not stored yet."""
+        late = dict(self.unstored)
+        await self.ledger.commit(*steps, *late.values())
+        for id in late:
+            self.unstored.pop(id, None)
+
+    def keep(self, attempt: str, outcome: Append) -> None:
+        """Store this outcome with a later commit."""
+        self.unstored[attempt] = outcome
+        while len(self.unstored) > MAX_BEGUN:
+            del self.unstored[next(iter(self.unstored))]
 
     def attempt(
         self, *, caller: Caller, now: dt.datetime, guard: Guard | None, whole: bool = False
@@ -57,6 +81,44 @@ class Attempts:
         """A new attempt; IDEMPOTENCY_KEY_REUSED when the key belongs to another request. `whole`: the answer is
         kept with its headers, for it is not ours; see `kept_answer`."""
         return Attempt(self, caller=caller, now=now, guard=guard, whole=whole)
+
+
+class AuditedAct(msgspec.Struct, frozen=True, kw_only=True):
+    """An act outside the store, as its entries in the audit name it."""
+
+    actor: Actor
+    action: str
+    subject: str
+    id: str
+
+    def begun(self, *, after: dict[str, object] | None = None) -> Append:
+        return self._entry(AuditOutcome.BEGUN, after=after)
+
+    def ended(
+        self,
+        outcome: AuditOutcome,
+        *,
+        before: dict[str, object] | None = None,
+        after: dict[str, object] | None = None,
+    ) -> Append:
+        return self._entry(outcome, before=before, after=after)
+
+    def _entry(
+        self,
+        outcome: AuditOutcome,
+        *,
+        before: dict[str, object] | None = None,
+        after: dict[str, object] | None = None,
+    ) -> Append:
+        return audit(
+            self.actor,
+            self.action,
+            self.subject,
+            before=before,
+            after=after,
+            outcome=outcome,
+            attempt=self.id,
+        )
 
 
 class Attempt:
@@ -77,6 +139,7 @@ class Attempt:
             self.begun = msgspec.structs.replace(self.begun, undone=True)
         self.answered = stored if self.begun is None else None
         """The answer to an earlier attempt with this key: nothing is left to do."""
+        self._act: AuditedAct | None = None
 
     @property
     def kept_answer(self) -> ApiResponse | None:
@@ -114,7 +177,13 @@ class Attempt:
             incarnation=incarnation or Incarnation(0),
         )
         effect = msgspec.structs.replace(effect, undone=False)
-        steps: list[Step] = [audit(self.actor, action, subject, after=after)]
+        act = AuditedAct(
+            actor=self.actor,
+            action=action,
+            subject=subject,
+            id=effect.id or new_id("once", self._attempts.entropy),
+        )
+        steps: list[Step] = [act.begun(after=after)]
         if self._guard is not None:
             self._refuse_too_many()
             steps.append(
@@ -123,7 +192,7 @@ class Attempt:
                 )
             )
         try:
-            await self._attempts.ledger.commit(*steps)
+            await self._attempts.commit(*steps)
         except StoreUnavailable:
             self._remember_refusal()
             raise
@@ -135,6 +204,7 @@ class Attempt:
                 retry_after=1.0,
             ) from None
         self.begun = effect
+        self._act = act
         if self._guard is not None:
             self._attempts.never_acted.pop(self._guard.id, None)
         return effect
@@ -148,18 +218,33 @@ class Attempt:
         while len(known) > MAX_BEGUN:
             del known[next(iter(known))]
 
+    def resume(self, *, action: str, subject: str) -> None:
+        """Go on with an effect that an earlier attempt began: its outcome follows that one's audit entry."""
+        if self.begun is not None:
+            self._act = AuditedAct(actor=self.actor, action=action, subject=subject, id=self.begun.id)
+
+    async def announce(self, *, action: str, subject: str, id: str) -> None:
+        """Store the audit entry of an act that may be repeated, so that its key is not stored as begun. `id`: of the
+        request. After any error nothing may be done."""
+        act = AuditedAct(actor=self.actor, action=action, subject=subject, id=id)
+        await self._attempts.commit(act.begun())
+        self._act = act
+
     async def undo(self) -> None:
         """Nothing was done: the effect may be tried again. A store that refuses leaves it in doubt."""
-        if self._guard is None or self.begun is None:
-            return
-        effect = msgspec.structs.replace(self.begun, undone=True)
-        await self._store(
-            self._guard.begin(
-                effect, state=self._attempts.state, now=self._now, entropy=self._attempts.entropy
+        steps: list[Step] = []
+        if self._guard is not None and self.begun is not None:
+            effect = msgspec.structs.replace(self.begun, undone=True)
+            steps.append(
+                self._guard.begin(
+                    effect, state=self._attempts.state, now=self._now, entropy=self._attempts.entropy
+                )
             )
-        )
+        await self._store(*steps, outcome=AuditOutcome.REFUSED)
 
-    async def finish(self, *steps: Step, answer: ApiResponse) -> None:
+    async def finish(
+        self, *steps: Step, answer: ApiResponse, outcome: AuditOutcome = AuditOutcome.OK, code: str = ""
+    ) -> None:
         """Store what the effect brought about, and its answer. A store that refuses is logged."""
         kept = list(steps)
         if self._guard is not None:
@@ -173,18 +258,54 @@ class Attempt:
                     entropy=self._attempts.entropy,
                 )
             )
-        if kept:
-            await self._store(*kept)
+        await self._store(*kept, outcome=outcome, code=code)
+
+    async def doubt(self) -> None:
+        """Store that the effect may have come about."""
+        await self._store(outcome=AuditOutcome.UNKNOWN)
 
     async def fail(self, error: CorralError) -> None:
         """Store that the effect failed, as its answer."""
-        await self.finish(answer=refusal(error))
+        await self.finish(answer=refusal(error), outcome=outcome_of(error), code=error.code.name)
 
-    async def _store(self, *steps: Step) -> None:
+    @contextlib.asynccontextmanager
+    async def concluded(self) -> AsyncIterator[None]:
+        """An act that was audited within, and ends without an outcome: its error is the outcome."""
         try:
-            await self._attempts.ledger.commit(*steps)
+            yield
+        except CorralError as error:
+            await self._store(outcome=outcome_of(error), code=error.code.name)
+            raise
+        except Exception as error:
+            await self._store(outcome=AuditOutcome.UNKNOWN, code=type(error).__name__)
+            raise
+        except BaseException:  # cancelled: nothing can be awaited
+            if self._act is not None:
+                self._attempts.keep(self._act.id, self._act.ended(AuditOutcome.UNKNOWN))
+            raise
+
+    def recorded(
+        self, *, before: dict[str, object] | None = None, after: dict[str, object] | None = None
+    ) -> Append | None:
+        """The outcome of an act that was announced and done, for the commit that records it."""
+        return self._act.ended(AuditOutcome.OK, before=before, after=after) if self._act is not None else None
+
+    def settled(self) -> None:
+        """The outcome is stored."""
+        self._act = None
+
+    async def _store(self, *steps: Step, outcome: AuditOutcome, code: str = "") -> None:
+        """Store steps and the outcome of the act, if it has none yet."""
+        act, self._act = self._act, None
+        ended = None if act is None else act.ended(outcome, after={"code": code} if code else None)
+        if not steps and ended is None:
+            return
+        try:
+            await self._attempts.commit(*steps, *(() if ended is None else (ended,)))
         except CorralError as error:
             _log.warning("request_outcome_write.failed", actor=self.actor.name, reason=str(error))
+            if act is not None and ended is not None:
+                self._attempts.keep(act.id, ended)
 
     def _refuse_too_many(self) -> None:
         if self.begun is None and self._attempts.state.idempotency.begun_by(self._caller.id) >= MAX_BEGUN:
@@ -194,6 +315,13 @@ class Attempt:
                 hint="repeat these with their keys, or wait until they are a day old",
                 retry_after=60.0,
             )
+
+
+def outcome_of(error: CorralError) -> AuditOutcome:
+    """The outcome of an act that ended with this error."""
+    if error.code in _IN_DOUBT:
+        return AuditOutcome.UNKNOWN
+    return AuditOutcome.REFUSED if error.code.status < 500 else AuditOutcome.FAILED
 
 
 def may_have_arrived(what: str, *, hint: str) -> Rejected:

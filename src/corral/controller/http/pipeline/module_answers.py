@@ -128,8 +128,8 @@ async def settle_failure(attempt: Attempt, error: CorralError) -> None:
     module was not reached, the call may be tried again; where its process ended meanwhile, the outcome is unknown."""
     cause = error.__cause__ or error
     if isinstance(cause, ProcessGone):
-        return
-    if error.code in (Code.MODULE_FAILED, Code.MODULE_TIMEOUT):
+        await attempt.doubt()
+    elif error.code in (Code.MODULE_FAILED, Code.MODULE_TIMEOUT):
         await attempt.fail(error)
     elif error.code in (Code.MODULE_BUSY, Code.MODULE_NOT_ACTIVE):
         await attempt.undo()

@@ -110,11 +110,12 @@ async def _once(
             raise in_doubt(call.module_id, call.named)
         audited: dict[str, object] = {"method": asked.method, "path": asked.path}
         await attempt.begin(action=ACTION, subject=call.module_id, after=audited)
-        try:
-            answer = await call.answered(stream, stays=guard is not None)
-        except CorralError as error:
-            await settle_failure(attempt, error)
-            raise
+        async with attempt.concluded():
+            try:
+                answer = await call.answered(stream, stays=guard is not None)
+            except CorralError as error:
+                await settle_failure(attempt, error)
+                raise
         await attempt.finish(answer=_kept(answer))
         return answer
 

@@ -111,7 +111,7 @@ class UploadServer:
 
 
 class ActServer:
-    """Serves an `Act`: the effect first, then its record."""
+    """Serves an `Act`: announced in the audit, then the effect, then its record."""
 
     def __init__(self, route: Act, admission: RouteAdmission) -> None:
         self._route = route
@@ -123,12 +123,19 @@ class ActServer:
         guard = admitted.guard(admitted.raw)
         admitted.refuse_match(self._route)
 
-        async def do(_: Attempt) -> ApiResponse:
+        async def do(attempt: Attempt) -> ApiResponse:
+            await announce(self._route, admitted, attempt)
             mutation = await self._handler(admitted.leading, admitted.call)
-            always = not self._route.audited_within
-            return (await record(admitted, mutation, guard=guard, always=always)).answer
+            return (await record(admitted, mutation, guard=guard, attempt=attempt)).answer
 
         return await act(self._route, admitted, do, guard=guard)
+
+
+async def announce(route: Act | FormUpload, admitted: AdmittedRequest, attempt: Attempt) -> None:
+    """Record an act before anything is done; what is only examined is not recorded."""
+    call = admitted.call
+    if not getattr(call.query, "dry_run", False):
+        await attempt.announce(action=route.action, subject=route.subject(call), id=call.request)
 
 
 class TermEndServer:
@@ -145,9 +152,10 @@ class TermEndServer:
         guard = admitted.guard(admitted.raw)
         admitted.refuse_match(self._route)
 
-        async def do(_: Attempt) -> ApiResponse:
+        async def do(attempt: Attempt) -> ApiResponse:
             if guard is not None and (known := self._remembered.get(guard)) is not None:
                 return known
+            await announce(self._route, admitted, attempt)
             mutation = await self._handler(admitted.leading, admitted.call)
             answer = shaped(admitted.shown(mutation.body), status=mutation.status)
             if guard is not None:
@@ -201,9 +209,10 @@ class IntakeServer:
         async with self._received(admitted) as form:
             guard = admitted.guard(form.digest)
 
-            async def do(_: Attempt) -> ApiResponse:
+            async def do(attempt: Attempt) -> ApiResponse:
+                await announce(self._route, admitted, attempt)
                 mutation = await self._handler(leading, call, form)
-                return (await record(admitted, mutation, guard=guard, always=False)).answer
+                return (await record(admitted, mutation, guard=guard, attempt=attempt)).answer
 
             return await act(self._route, admitted, do, guard=guard)
 

@@ -82,7 +82,8 @@ async def act(route: Route, admitted: AdmittedRequest, do: Do, *, guard: Guard |
         attempt = attempts.attempt(caller=call.caller, now=call.now, guard=guard)
         if guard is not None and attempt.answered is not None:
             return _replay(route, admitted, guard, attempt.answered).answer
-        return await do(attempt)
+        async with attempt.concluded():
+            return await do(attempt)
 
 
 def replayed(route: Route, admitted: AdmittedRequest, guard: Guard | None) -> AnsweredMutation | None:
@@ -118,14 +119,19 @@ def require(route: CommitRoute, admitted: AdmittedRequest, match: IfMatch | None
 
 
 async def record(
-    admitted: AdmittedRequest, mutation: Mutation, *, guard: Guard | None, always: bool
+    admitted: AdmittedRequest, mutation: Mutation, *, guard: Guard | None, attempt: Attempt | None = None
 ) -> AnsweredMutation:
-    """Commit a mutation with its audit entry and its answer. `always`: also one without steps."""
+    """Commit a mutation with its audit entry and its answer. `attempt`: at the act that it describes; the entry is its
+    outcome."""
     leading, call = admitted.leading, admitted.call
     steps: list[Step] = list(mutation.steps)
-    changes = bool(steps) or always
     body = mutation.body
-    if changes:
+    outcome = None
+    if attempt is not None:
+        outcome = attempt.recorded(before=mutation.before, after=mutation.after)
+    if outcome is not None:
+        steps.append(outcome)
+    elif steps:
         steps.append(
             audit(
                 call.caller.actor,
@@ -136,8 +142,8 @@ async def record(
                 request=call.request,
             )
         )
-        if mutation.steps and revision_of(body) is not None:
-            body = msgspec.structs.replace(body, revision=0)  # known only when it is stored
+    if mutation.steps and revision_of(body) is not None:
+        body = msgspec.structs.replace(body, revision=0)  # known only when it is stored
     if guard is not None and mutation.remembered:
         steps.append(
             guard.keep(
@@ -151,6 +157,8 @@ async def record(
     if steps:
         committed = await leading.ledger.commit(*steps)
         body = _filled(body, committed.number)
+        if attempt is not None:
+            attempt.settled()
     return AnsweredMutation(body, shaped(admitted.shown(body), status=mutation.status))
 
 
@@ -199,7 +207,7 @@ async def _attempt(
     if match is not None:
         require(route, admitted, match)  # a description may have waited for something
     folder = admitted.leading.group_folder
-    write = functools.partial(record, admitted, guard=guard, always=False)
+    write = functools.partial(record, admitted, guard=guard)
     if folder is not None:
         recorded = await folder.commit(admitted.leading.state, mutation, write)
     else:

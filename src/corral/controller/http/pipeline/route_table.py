@@ -5,8 +5,8 @@ The kind of a route determines what it may do:
 - a `Probe` answers in any role, a `Read` only reads;
 - a `Mutate` describes a change that the framework commits, a `Build` stores contents first and then
   describes the change that names them, an `Upload` does so with a body that is streamed to it;
-- an `Act` has an effect outside the store before it is recorded, a `FormUpload` does so with a form that is
-  streamed to it; `Once` has one that must not come twice, and is recorded before and after it;
+- an `Act` has an effect outside the store, a `FormUpload` does so with a form that is streamed to it; `Once` has one
+  that must not come twice. All are audited before the effect, and their outcome after it;
 - a `Stream` does not end by itself, a `Download` is as long as it is, a `Socket` is a WebSocket, an
   `Asset` is a whole file that browsers keep;
 - a `Relay` hands a request on to a module, which declares what it takes and what permission that needs;
@@ -24,7 +24,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
-from corral.controller.http.messages.call import NoQuery, Query
+from corral.controller.http.messages.call import ApiCall, NoQuery, Query
 from corral.controller.http.messages.responses import ApiResponse
 from corral.controller.http.pipeline.api_context import CurrentTerm, ProcessContext
 from corral.controller.http.pipeline.scoping import Scoping, scoping_of
@@ -67,6 +67,8 @@ MutateHandler = Callable[..., Mutation]
 """(call)"""
 ActHandler = Callable[..., Awaitable[Mutation]]
 """(call)"""
+ActSubject = Callable[[ApiCall[Any, Any]], str]
+"""What an act is done to, as far as it is known before."""
 OnceHandler = Callable[..., Awaitable[Mutation]]
 """(call, attempt)"""
 IntakeHandler = Callable[..., Awaitable[Mutation]]
@@ -106,6 +108,11 @@ DownloadHandler = Callable[..., Awaitable[Content]]
 """(call)"""
 SocketHandler = Callable[..., Awaitable[Dialogue]]
 """(call)"""
+
+
+def path_id(call: ApiCall[Any, Any]) -> str:
+    """The subject of an act: the id in its path."""
+    return call.path["id"]
 
 
 class Resource(Protocol):
@@ -245,13 +252,15 @@ class Upload(CommitRoute):
 
 @dataclass(frozen=True, kw_only=True)
 class Act(Route):
-    """Does something outside the transaction, then records it. Repeating it must be harmless."""
+    """Does something outside the transaction, then records it. Repeating it must be harmless. The audit has an
+    entry from before, and one with the outcome; a handler may write others, with the changes that it commits."""
 
     handler: ActHandler
-    audited_within: bool = False
-    """The handler writes the audit entry itself, in the commit of each change: none is added to it."""
+    action: str
+    """Its name in the audit, and what it is done to."""
+    subject: ActSubject
     ends_term: bool = False
-    """The act ends this term of leading and its audit entry opens the next one: there is no ledger
+    """The act ends this term of leading and its outcome in the audit opens the next one: there is no ledger
     left to record it in, and an idempotency key is remembered by this process alone."""
 
     mutates: ClassVar[bool] = True
@@ -271,9 +280,11 @@ class Once(Route):
 class FormUpload(Route):
     """An `Act` on a form: one file of any size, which lies on disk when the handler is called, and some
     small parts. The caller is checked before the first byte is read. An idempotency key covers what
-    was sent: a repetition has to send it again. The handler writes the audit entry."""
+    was sent: a repetition has to send it again."""
 
     handler: IntakeHandler
+    action: str
+    subject: ActSubject
     limit: UploadLimit
     directory: Callable[..., pathlib.Path]
     """Where the file lies meanwhile."""

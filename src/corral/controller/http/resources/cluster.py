@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import datetime as dt
 import itertools
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -134,6 +134,11 @@ async def issue_certificate(cluster: ClusterControl, call: ApiCall[RequestCertif
     )
 
 
+def _the_cluster(call: ApiCall[Any, Any]) -> str:
+    del call
+    return "cluster"
+
+
 ROUTES: Final[tuple[Route, ...]] = (
     Read(
         method="GET",
@@ -151,6 +156,8 @@ ROUTES: Final[tuple[Route, ...]] = (
         summary="Lift the epoch above every one that a restore may have left behind",
         response=EpochShape,
         handler=raise_epoch,
+        action="cluster.raise_epoch",
+        subject=_the_cluster,
         ends_term=True,
     ),
     Act(
@@ -160,7 +167,8 @@ ROUTES: Final[tuple[Route, ...]] = (
         summary="Set the counter of starts just above the highest number that a record uses",
         response=SequenceShape,
         handler=repair_sequence,
-        audited_within=True,
+        action="cluster.repair_sequence",
+        subject=_the_cluster,
     ),
     Act(
         method="POST",
@@ -171,5 +179,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         response=IssuedCertificate,
         status=201,
         handler=issue_certificate,
+        action="cluster.issue_certificate",
+        subject=lambda call: call.body.name,
     ),
 )

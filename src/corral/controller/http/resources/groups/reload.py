@@ -80,5 +80,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         body=ReloadInput,
         response=ReloadShape,
         handler=reload_documents,
+        action="groups.reload",
+        subject=lambda _: "groups",
     ),
 )

@@ -53,6 +53,8 @@ async def send(
             node=target.node,
             incarnation=target.incarnation,
         )
+    else:
+        attempt.resume(action=ACTION, subject=id)
     try:
         await commands.send(target, line, id=begun.id, repeated=repeated)
     except CorralError as error:

@@ -304,10 +304,11 @@ class ConsoleDialogue:
             attempt = self._attempts.attempt(caller=self._caller, now=now, guard=guard)
             if attempt.answered is not None:
                 return
-            event = await commanding.send(
-                self._view.state, self._instances, self._view.consoles, self._id, asked.command, attempt
-            )
-            await attempt.finish(event, answer=ApiResponse())
+            async with attempt.concluded():
+                event = await commanding.send(
+                    self._view.state, self._instances, self._view.consoles, self._id, asked.command, attempt
+                )
+                await attempt.finish(event, answer=ApiResponse())
 
 
 def _named(asked: ConsoleInput | None) -> dict[str, str]:

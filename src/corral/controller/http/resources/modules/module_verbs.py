@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from corral.controller.http.messages.call import ApiCall, NoQuery, Query, RequestBody, Text
-from corral.controller.http.pipeline.route_table import Act, Read, Route
+from corral.controller.http.pipeline.route_table import Act, Read, Route, path_id
 from corral.controller.http.resources.modules.module_schemas import ONE, ModuleShape, module_shape
 from corral.controller.http.resources.modules.modules import Settings, the_module
 from corral.controller.modules.module_service import Modules
@@ -112,7 +112,8 @@ def _route(verb: Verb) -> Act:
         query=request.query,
         response=ModuleShape,
         handler=handler,
-        audited_within=True,
+        action=f"modules.{verb}",
+        subject=path_id,
     )
 
 

@@ -13,7 +13,7 @@ from corral.controller.http.messages.call import ApiCall, NoQuery, Query
 from corral.controller.http.messages.paging import Page, PageQuery, page_of
 from corral.controller.http.messages.request_decoder import BodyDecoder
 from corral.controller.http.messages.uploads import ReceivedForm, SmallPart
-from corral.controller.http.pipeline.route_table import Act, FormUpload, Read, Route
+from corral.controller.http.pipeline.route_table import Act, FormUpload, Read, Route, path_id
 from corral.controller.http.resources.modules.module_schemas import (
     MODULES,
     ONE,
@@ -233,6 +233,8 @@ def _installing(path: str) -> FormUpload:
         query=InstallQuery,
         response=InstalledModule | ExaminedModule,
         handler=install_module,
+        action="modules.install",
+        subject=lambda _: "modules",
         limit=archive_limit,
         directory=spool_directory,
         small={SIGNATURE: SIDECAR_LIMIT, SETTINGS: SETTINGS_LIMIT},
@@ -258,6 +260,8 @@ def _cleaning(path: str) -> Act:
         summary="Kill what is left of modules that are gone",
         response=Leaks,
         handler=force_cleanup,
+        action="modules.force_cleanup",
+        subject=lambda _: "modules",
     )
 
 
@@ -269,7 +273,8 @@ def _dropping(method: str, path: str) -> Act:
         summary="Delete the data of a module that is not installed any more",
         status=204,
         handler=drop_storage,
-        audited_within=True,
+        action="modules.drop_storage",
+        subject=path_id,
     )
 
 
@@ -299,6 +304,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         summary=VERBS[Verb.UNINSTALL].summary,
         status=204,
         handler=uninstall_module,
-        audited_within=True,
+        action="modules.uninstall",
+        subject=path_id,
     ),
 )

@@ -9,7 +9,7 @@ import msgspec
 from corral.controller.distribution.node_caches import CacheReport
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
 from corral.controller.http.pipeline.api_context import FileDistribution
-from corral.controller.http.pipeline.route_table import Act, Read, Route
+from corral.controller.http.pipeline.route_table import Act, Read, Route, path_id
 from corral.controller.http.resources.templates.template_versions import SyncShape
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
@@ -80,6 +80,8 @@ ROUTES: Final[tuple[Route, ...]] = (
         body=Prewarm,
         response=CacheReport,
         handler=prewarm_node,
+        action="nodes.prewarm",
+        subject=path_id,
     ),
     Act(
         method="POST",
@@ -89,5 +91,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         body=Prewarm,
         response=SyncShape,
         handler=prewarm_all,
+        action="nodes.prewarm",
+        subject=lambda _: "nodes",
     ),
 )

@@ -28,6 +28,7 @@ from corral.controller.http.resources.templates.template_schemas import (
     changed,
     file_shape,
     mode_text,
+    name_of,
     pump_of,
     the_template,
     version_shape,
@@ -237,6 +238,8 @@ def _routes(base: str) -> tuple[Route, ...]:
             body=Sync,
             response=SyncShape,
             handler=sync_template,
+            action="templates.sync",
+            subject=lambda call: name_of(call.path),
         ),
     )
 
