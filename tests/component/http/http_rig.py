@@ -343,19 +343,16 @@ class Rig:
     async def audits(self, action: str) -> list[dict[str, Any]]:
         async with self.client() as client:
             items = (await client.get("/api/v1/audit", params={"limit": 500})).json()["items"]
-        named = [
-            item for item in items if item["action"] == action and item["outcome"] in ("", "ok", "begun")
-        ]
-        shown: dict[str, dict[str, Any]] = {}
-        for item in named:  # of an act with several entries the one that tells most
-            known = shown.get(item["attempt"] or item["request"] or str(item["number"]))
-            if known is None or _rank(item) > _rank(known):
-                shown[item["attempt"] or item["request"] or str(item["number"])] = item
-        return list(shown.values())
+        named = [item for item in items if item["action"] == action]
+        changed = {item["request"] for item in named if not item["outcome"]}
+        return [item for item in named if not item["outcome"] or _tells(item, changed)]
 
 
-def _rank(entry: dict[str, Any]) -> tuple[bool, bool, bool]:
-    return entry["outcome"] == "", bool(entry["after"] or entry["before"]), entry["outcome"] == "ok"
+def _tells(entry: dict[str, Any], changed: set[str]) -> bool:
+    """Of an act with several entries, one: the change; of what comes once only each attempt, otherwise the success."""
+    if entry["attempt"].startswith("once-"):
+        return entry["outcome"] == "begun"
+    return entry["outcome"] == "ok" and entry["request"] not in changed
 
 
 @contextlib.asynccontextmanager

@@ -7,6 +7,7 @@ the audit is shown.
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Final, Protocol
 
 from corral.controller.http.messages.call import Caller
@@ -16,7 +17,7 @@ from corral.system.clock import Clock
 
 ACTION: Final = "audit.read"
 SUBJECT: Final = "audit"
-SAME_READ_SECONDS: Final = 60.0
+SAME_READ: Final = dt.timedelta(minutes=1)
 MOST_REMEMBERED: Final = 1000
 """Reads that are remembered: the oldest are forgotten, and recorded again when they are repeated."""
 
@@ -42,15 +43,15 @@ class AuditReads:
         self._ledger = ledger
         self._writer = writer
         self._clock = clock
-        self._recorded: dict[ReadKey, float] = {}
+        self._recorded: dict[ReadKey, dt.datetime] = {}
 
     async def record_list(self, caller: Caller, *, filters: dict[str, object]) -> None:
         """Record that a list is read, once a minute for each caller and filters. STORE_UNAVAILABLE, FENCED."""
         names = ("actor", "action", "subject")
         actor = caller.actor
         key = (actor.name, actor.address, tuple(str(filters.get(name, "")) for name in names))
-        now = self._clock.monotonic()
-        if now - self._recorded.get(key, -SAME_READ_SECONDS) < SAME_READ_SECONDS:
+        now, last = self._clock.now(), self._recorded.get(key)
+        if last is not None and abs(now - last) < SAME_READ:
             if not self._writer.healthy:
                 raise StoreUnavailable(self._writer.reason)
             return
