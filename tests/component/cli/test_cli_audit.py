@@ -1,0 +1,59 @@
+"""`corral audit`: list with filters, export, and verification against a real controller and without any."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pathlib
+import subprocess
+from collections.abc import Callable
+
+from corral.testing.cluster import LocalCluster
+
+Corral = Callable[..., subprocess.CompletedProcess[str]]
+
+
+async def test_the_audit_is_listed_exported_and_verified(tmp_path: pathlib.Path, corral: Corral) -> None:
+    async with LocalCluster(tmp_path / "cluster") as cluster:
+        api = await cluster.controller()
+
+        async def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+            pointed = {"CORRAL_URL": api.url, "CORRAL_TOKEN": api.admin_token}
+            done = await asyncio.to_thread(corral, *arguments, **pointed)
+            assert done.returncode == code, done.stderr
+            return done
+
+        for name in ("one", "two"):
+            await run("token", "create", name, "--role", "VIEWER")
+        listed = json.loads((await run("audit", "list", "--action", "tokens.", "-o", "json")).stdout)
+        listed = listed if isinstance(listed, list) else listed["items"]
+        assert {entry["action"] for entry in listed} == {"tokens.create"}
+        verified = json.loads((await run("audit", "verify", "-o", "json")).stdout)
+        assert verified["intact"]
+        assert len(verified["hash"]) == 64
+
+        file = tmp_path / "audit.ndjson"
+        await run("audit", "export", "--since", "7d", str(file))
+        lines = (await run("audit", "export")).stdout.splitlines()
+        assert json.loads(lines[-1])["end"] is True
+        assert "intact" in (await run("audit", "verify", "--expect", verified["hash"])).stdout
+        refused = await run("audit", "verify", "--expect", "0" * 64, code=1)
+        assert "no entry has the expected hash" in refused.stderr
+        assert "64 digits" in (await run("audit", "verify", "--expect", "zz", code=2)).stderr
+
+    # Without a controller.
+    alone = {"CORRAL_URL": None, "CORRAL_TOKEN": None}
+    done = await asyncio.to_thread(
+        corral, "audit", "verify", str(file), "--expect", verified["hash"], **alone
+    )
+    assert done.returncode == 0, done.stderr
+    changed = file.read_text().replace('"tokens.create"', '"tokens.delete"', 1)
+    file.write_text(changed)
+    number = next(json.loads(line)["number"] for line in changed.splitlines() if "tokens.delete" in line)
+    done = await asyncio.to_thread(corral, "audit", "verify", str(file), **alone)
+    assert done.returncode == 1
+    assert f"entry {number}: its content does not have its hash" in done.stderr
+    done = await asyncio.to_thread(corral, "audit", "verify", "-", input=changed, **alone)
+    assert done.returncode == 1
+    done = await asyncio.to_thread(corral, "audit", "verify", str(tmp_path / "none"), **alone)
+    assert (done.returncode, "cannot read" in done.stderr) == (2, True)
