@@ -293,7 +293,7 @@ def _success(route: Route, by_type: dict[int, Any]) -> dict[str, Any]:
     if isinstance(route, Stream):
         response["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
     elif isinstance(route, Download):
-        response["content"] = {"application/octet-stream": _BINARY}
+        response["content"] = {route.media: _BINARY}
     elif isinstance(route, Asset | Relay):
         response["content"] = {"*/*": _BINARY}
     elif isinstance(route, Probe) and route.response is None:

@@ -321,6 +321,8 @@ class Download(Route):
     """Bytes of any length, sent as they are found."""
 
     handler: DownloadHandler
+    media: str = "application/octet-stream"
+    """The media type of the API's description."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -210,5 +210,6 @@ ROUTES: Final[tuple[Route, ...]] = (
         summary="Download the audit as lines of JSON, the oldest first, with the hashes of its chain",
         query=AuditExportQuery,
         handler=export_audit,
+        media=MEDIA_TYPE,
     ),
 )
