@@ -57,6 +57,42 @@ async def test_a_module_sees_the_request_and_who_sent_it(client: httpx.AsyncClie
     assert rest["parameters"] == {"rest": "a/b/c.txt"}
 
 
+async def test_a_module_sees_no_credentials_and_no_claims_about_the_caller(client: httpx.AsyncClient) -> None:
+    kept_back = {
+        "Cookie": "corral=x",
+        "Cookie2": "x",
+        "X-Corral-CSRF": "x",
+        "X_Corral_CSRF": "x",
+        "X-CSRF-Token": "x",
+        "X-XSRF-Token": "x",
+        "X-Api-Key": "x",
+        "X-Auth-Token": "x",
+        "Forwarded": "for=10.0.0.1",
+        "Via": "1.1 x",
+        "X-Forwarded-For": "10.0.0.1",
+        "X-Forwarded-Proto": "https",
+        "X_Forwarded_Host": "evil.example.org",
+        "X-Forwarded": "x",
+        "X-Real-IP": "10.0.0.1",
+        "X-Client-IP": "10.0.0.1",
+        "X-Original-URL": "/",
+        "Proxy-Authorization": "Basic x",
+        "Proxy-Anything": "x",
+        "Sec-WebSocket-Protocol": "ticket.x",
+        "TE": "trailers",
+        "Keep-Alive": "x",
+        "X-Hop": "of this connection",
+    }
+    headers = {**kept_back, "Connection": "keep-alive, X-Hop", "X-Mine": "yes", "Host": "localhost"}
+    for method in ("GET", "HEAD"):
+        answer = await client.request(method, f"{BASE}/echo/x", headers=headers)
+        assert answer.status_code == 200, answer.text
+        assert "set-cookie" not in answer.headers
+    seen = (await client.get(f"{BASE}/echo/x", headers=headers)).json()["headers"]
+    assert not {"authorization", "connection", *(name.lower() for name in kept_back)} & set(seen)
+    assert seen["x-mine"] == "yes"
+
+
 async def test_an_answer_carries_our_headers(client: httpx.AsyncClient) -> None:
     answer = await client.get(f"{BASE}/echo/x")
     assert answer.headers["content-type"] == "application/json"

@@ -52,17 +52,34 @@ _KEPT_BACK: Final = frozenset(
         "authorization",
         "connection",
         "cookie",
+        "cookie2",
         "expect",
+        "forwarded",
+        "http2-settings",
         "keep-alive",
-        "proxy-authorization",
-        "proxy-connection",
         "te",
         "trailer",
         "transfer-encoding",
         "upgrade",
+        "via",
+        "x-api-key",
+        "x-auth-token",
+        "x-client-ip",
+        "x-real-ip",
     }
 )
-"""Headers of a request that are not passed on to modules."""
+"""Headers of a request that are not passed on to modules: of one connection, of the caller's credentials, and claims
+about the caller's address, which a module has from us."""
+_KEPT_BACK_STARTS: Final = (
+    "proxy-",
+    "sec-websocket-",
+    "x-corral-",
+    "x-csrf",
+    "x-forwarded",
+    "x-original-",
+    "x-xsrf",
+)
+"""Beginnings of others."""
 
 
 async def relay(leading: TermContext, caller: Caller, request: HttpRequest) -> ApiResponse | None:
@@ -171,7 +188,16 @@ def _passed_on(request: HttpRequest) -> list[tuple[str, str]]:
     given = [
         (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in request.scope["headers"]
     ]
-    return [(name, value) for name, value in given if name not in _KEPT_BACK]
+    named = {
+        each.strip().lower() for name, value in given if name == "connection" for each in value.split(",")
+    }
+    return [(name, value) for name, value in given if not _is_kept_back(name) and name not in named]
+
+
+def _is_kept_back(name: str) -> bool:
+    """Many frameworks take `x_real_ip` for `x-real-ip`."""
+    name = name.replace("_", "-")
+    return name in _KEPT_BACK or name.startswith(_KEPT_BACK_STARTS)
 
 
 class _ModuleCall:
