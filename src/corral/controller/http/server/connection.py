@@ -12,8 +12,11 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request as UpgradeRequest
+from websockets.http11 import Response as UpgradeResponse
+from websockets.server import ServerProtocol
 
 from corral.controller.http.messages.request import ABORT
+from corral.controller.http.messages.responses import SECURITY_HEADERS
 from corral.controller.http.server.open_connections import Cut, OpenConnections
 
 HEAD_LIMIT: Final = 64 * 1024
@@ -30,7 +33,9 @@ _LOG.addFilter(lambda record: not str(record.msg).startswith(_OF_CLIENTS))
 """Protocol errors of clients are counted, not logged a line each: they would push out everything else. Nor are upgrades,
 which uvicorn logs with their query: a ticket may be in it."""
 
+_SWITCHED: Final = 101
 _OVERLONG: Final = "The head of the request is too large."
+_SEVERAL_HOSTS: Final = "The request has more than one Host."
 _TOO_MANY: Final = "Too many requests were sent before their answers were read."
 
 
@@ -124,7 +129,17 @@ class HttpConnection(HttpToolsProtocol):
         if self._phase is _Phase.BODY or self._answering:
             self.transport.abort()  # an answer is on its way, or was given
         else:
-            super().send_400_response(msg)
+            body = msg.encode("ascii", "replace")
+            headers = (
+                *self.server_state.default_headers,
+                *SECURITY_HEADERS,
+                (b"content-type", b"text/plain; charset=utf-8"),
+                (b"content-length", b"%d" % len(body)),
+                (b"connection", b"close"),
+            )
+            head = b"".join(b"%s: %s\r\n" % header for header in headers)
+            self.transport.write(b"HTTP/1.1 400 Bad Request\r\n" + head + b"\r\n" + body)
+            self.transport.close()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -137,6 +152,8 @@ class HttpConnection(HttpToolsProtocol):
         size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         if size > HEAD_LIMIT:
             raise ValueError(_OVERLONG)  # the parser's caller refuses the request
+        if sum(name == b"host" for name, _ in self.headers) > 1:
+            raise ValueError(_SEVERAL_HOSTS)
         if len(self.pipeline) >= MOST_PIPELINED:
             raise ValueError(_TOO_MANY)
         self._phase = _Phase.BODY
@@ -215,13 +232,25 @@ class HttpConnection(HttpToolsProtocol):
         self.transport.abort()
 
 
+class _Handshake(ServerProtocol):
+    """Of a WebSocket: one that is malformed is refused with the headers of every other answer."""
+
+    def accept(self, request: UpgradeRequest) -> UpgradeResponse:
+        response = super().accept(request)
+        if response.status_code != _SWITCHED:
+            for name, value in SECURITY_HEADERS:
+                response.headers[name.decode()] = value.decode()
+        return response
+
+
 class SocketConnection(WebSocketsSansIOProtocol):
     """A WebSocket. A client that leaves pings unanswered is dropped with what is buffered for it: one
     that has stopped reading would keep it for as long as it likes."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.logger = self.conn.logger = _LOG
+        self.logger = _LOG
+        self.conn = _Handshake(max_size=self.config.ws_max_size, logger=_LOG)
         self.conn.debug = False  # it would format every frame
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -230,7 +259,7 @@ class SocketConnection(WebSocketsSansIOProtocol):
 
     def handle_connect(self, event: UpgradeRequest) -> None:
         super().handle_connect(event)
-        if self.response.status_code == 101:
+        if self.response.status_code == _SWITCHED:
             self.scope[ABORT] = self.transport.abort  # type: ignore[typeddict-unknown-key]  # ASGI allows more keys
 
     def keepalive_timeout(self) -> None:
