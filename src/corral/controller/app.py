@@ -17,6 +17,7 @@ from prometheus_client import Gauge
 from corral.controller.http.messages.request import AsgiApp
 from corral.controller.http.pipeline.api import Api
 from corral.controller.http.pipeline.api_context import ProcessContext
+from corral.controller.http.pipeline.browser_checks import AllowedHosts, BrowserChecks
 from corral.controller.http.routes import ROUTES
 from corral.controller.http.server.access_log import AccessLog
 from corral.controller.http.server.cors import CrossOrigin
@@ -217,6 +218,7 @@ class _ControllerStart:
             scrape_networks=[ipaddress.ip_network(n) for n in config.metrics.scrape_networks],
             body_limit=config.http.body_limit_bytes,
             limits=config.http.limits,
+            browsers=BrowserChecks(AllowedHosts.of(config.http), origins=config.http.cors.origins),
             templates=config.templates,
             leader=role.leader_http,
             instances_are_root=config.instances.development and os.geteuid() == 0,

@@ -15,6 +15,8 @@ _LABEL: Final = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
 _IPV6: Final = re.compile(r"[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]{1,32})?")
 _FORM: Final = "write HOST:PORT, for example 127.0.0.1:8480, db.example.org:8480 or [::1]:8480"
 MAX_PORT: Final = 65535
+WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
+"""What a listener on all addresses of the machine is given as its host."""
 _BROADCAST: Final = 2**32 - 1
 
 

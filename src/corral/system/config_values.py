@@ -65,7 +65,17 @@ def _origins(values: tuple[str, ...]) -> tuple[str, ...]:
             raise ValueError(f"{value!r} is not an origin; write it as https://panel.example.org")
         if parts.path or parts.query or parts.fragment or "*" in value or "@" in parts.netloc:
             raise ValueError(f"{value!r} is not one origin; list scheme, host and port of each")
-    return values
+    return tuple(dict.fromkeys(map(_as_browsers_write, values)))
+
+
+def _as_browsers_write(origin: str) -> str:
+    """In small letters, and without the port that its scheme has anyway."""
+    origin = origin.lower()
+    return origin.removesuffix(":443" if origin.startswith("https:") else ":80")
+
+
+def _hosts(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(parse_host(value).lower() for value in values))
 
 
 def _networks(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -109,6 +119,7 @@ OptionalAddress = Annotated[str, _checked(_optional_address)]
 OptionalHost = Annotated[str, _checked(_optional_host)]
 Addresses = Annotated[tuple[str, ...], _checked(_addresses)]
 Origins = Annotated[tuple[str, ...], _checked(_origins)]
+Hosts = Annotated[tuple[str, ...], _checked(_hosts)]
 Networks = Annotated[tuple[str, ...], _checked(_networks)]
 StoreUrl = Annotated[str, _checked(_store_url)]
 LogLevel = Annotated[str, _checked(_choice(LOG_LEVELS, str.upper))]

@@ -70,6 +70,13 @@ class HttpSection(Section, frozen=True, kw_only=True):
         bool,
         described("Whether each request is logged: who, what and how it ended, never a query or a body."),
     ] = False
+    allowed_hosts: Annotated[
+        kind.Hosts,
+        described(
+            "Names and addresses under which browsers are answered; empty: the listen and advertised ones, localhost, "
+            "and of a wildcard all addresses of the host and its name."
+        ),
+    ] = ()
     cors: CorsSection = CorsSection()
     limits: HttpLimitsSection = HttpLimitsSection()
 

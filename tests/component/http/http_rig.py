@@ -29,6 +29,7 @@ from corral.controller.http.pipeline.api_context import (
     ProcessContext,
     TermContext,
 )
+from corral.controller.http.pipeline.browser_checks import BrowserChecks
 from corral.controller.http.pipeline.route_table import Route
 from corral.controller.http.routes import ROUTES
 from corral.controller.http.server.http_server import HttpServer
@@ -371,6 +372,7 @@ async def http_rig(
     instances_are_root: bool = False,
     limits: HttpLimitsSection = NO_LIMITS,
     routes: Sequence[Route] = ROUTES,
+    browsers: BrowserChecks | None = None,
     patience: float = 5.0,
 ) -> AsyncIterator[Rig]:
     """Everything started, in order, and stopped, in order."""
@@ -388,6 +390,7 @@ async def http_rig(
             heartbeat_seconds=heartbeat_seconds,
             body_limit=body_limit,
             limits=limits,
+            browsers=browsers or BrowserChecks(),
             instances_are_root=instances_are_root,
             templates=templates,
             upload_idle_seconds=upload_idle_seconds,

@@ -10,10 +10,9 @@ from typing import Final
 
 import msgspec
 
-from corral.system.addresses import Address, parse_address
+from corral.system.addresses import WILDCARDS, Address, parse_address
 from corral.system.controller_config import ControllerConfig
 
-_WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 _OUTGOING: Final = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range")
 _LOWEST: Final = 10_000
 _TRIES: Final = 50
@@ -64,7 +63,7 @@ def _first_outgoing() -> int:
 def reachable(listen: str) -> str:
     """An address that others can dial: for a wildcard, the name of this host."""
     host, port = parse_address(listen)
-    return str(Address(socket.gethostname(), port)) if host in _WILDCARDS else listen
+    return str(Address(socket.gethostname(), port)) if host in WILDCARDS else listen
 
 
 def with_ports(config: ControllerConfig, chosen: ChosenPorts) -> ControllerConfig:

@@ -135,6 +135,10 @@ class Api:
             f"there is nothing at '{request.path[:200]}'",
             hint="GET /api/v1/openapi.json lists all paths",
         )
+        try:
+            self._setting.browsers.check(request)
+        except Rejected as refused:
+            error = refused
         await send_answer(request, refusal(error))
         self._setting.metrics.answered(
             method="(any)", route=_UNROUTED, status=error.code.status, seconds=None
@@ -158,9 +162,11 @@ class Endpoint:
         self._path = path
         self._noun = next((noun for start, noun in _NOUNS.items() if path.startswith(start)), None)
         self._setting = setting
+        self._routes = {route.method: route for route in routes}
         self._methods = {route.method: server_of(route, setting=setting, gate=gate) for route in routes}
         if "GET" in self._methods:
             self._methods["HEAD"] = self._methods["GET"]
+            self._routes["HEAD"] = self._routes["GET"]
         self._allow: Headers = ((b"allow", ", ".join(sorted({*self._methods, "OPTIONS"})).encode()),)
 
     def takes(self, method: str) -> bool:
@@ -179,14 +185,7 @@ class Endpoint:
         return {self._noun: scope.get("path_params", {}).get("id", "")[:_LONGEST_ID]}
 
     async def _serve(self, request: HttpRequest, began: float) -> None:
-        server = self._methods.get(request.method)
-        answer: ApiResponse | None
-        if server is not None:
-            answer = await self._guarded(server, request)
-        elif request.method == "OPTIONS":
-            answer = ApiResponse(status=204, headers=self._allow)
-        else:
-            answer = refusal(self._wrong_method(request), headers=self._allow)
+        answer = await self._guarded(request)
         if answer is not None:
             await send_answer(request, answer)
         self._count(request, answer, time.perf_counter() - began)
@@ -214,10 +213,22 @@ class Endpoint:
             hint=f"possible: {self._allow[0][1].decode()}",
         )
 
-    async def _guarded(self, server: RouteServer, request: HttpRequest) -> ApiResponse | None:
+    async def _answer(self, request: HttpRequest) -> ApiResponse | None:
+        route = self._routes.get(request.method)
+        self._setting.browsers.check(
+            request, browser=route is not None and route.browser, stream=isinstance(route, Stream)
+        )
+        server = self._methods.get(request.method)
+        if server is not None:
+            return await server.answer(request)
+        if request.method == "OPTIONS":
+            return ApiResponse(status=204, headers=self._allow)
+        return refusal(self._wrong_method(request), headers=self._allow)
+
+    async def _guarded(self, request: HttpRequest) -> ApiResponse | None:
         """The response, whatever fails; None when it was a stream, or the caller has disconnected."""
         try:
-            return await server.answer(request)
+            return await self._answer(request)
         except Bug as error:
             return self._internal_error(request, error)
         except CorralError as error:

@@ -23,6 +23,7 @@ from corral.controller.events.hub import EventHub
 from corral.controller.http.messages.request import BodyPace
 from corral.controller.http.pipeline.attempts import Attempts
 from corral.controller.http.pipeline.audit_reads import AuditReads, WriterHealth
+from corral.controller.http.pipeline.browser_checks import BrowserChecks
 from corral.controller.http.pipeline.caller_limits import OpenStreams, RequestRates
 from corral.controller.http.pipeline.log_sources import RecentLogs
 from corral.controller.http.pipeline.sse_stream import HEARTBEAT_SECONDS
@@ -71,6 +72,8 @@ class ProcessContext:
     scrape_networks: Sequence[Network] = ()
     body_limit: int = BODY_LIMIT
     limits: HttpLimitsSection = field(default_factory=HttpLimitsSection)
+    browsers: BrowserChecks = field(default_factory=BrowserChecks)
+    """The hosts and origins that requests of browsers may name."""
     upload_idle_seconds: float = 30.0
     """Longest pause of an upload that has been fast so far."""
     templates: TemplatesSection = field(default_factory=TemplatesSection)

@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from corral.controller.http.messages.request import AsgiApp, Message, Receive, Scope, Send
+from corral.controller.http.messages.responses import SECURITY_HEADERS
 
 _METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE"
-_HEADERS: Final = b"Authorization, Content-Type, Idempotency-Key, If-Match, Last-Event-ID"
+_HEADERS: Final = b"Authorization, Content-Type, Idempotency-Key, If-Match, Last-Event-ID, X-Corral-CSRF"
 _EXPOSED: Final = b"Content-Disposition, ETag, Idempotency-Replayed, Retry-After, X-Request-Id"
 _MAX_AGE: Final = b"600"
 
@@ -52,6 +53,7 @@ class CrossOrigin:
 
 async def _preflight(send: Send, allowed: Headers) -> None:
     headers = [
+        *SECURITY_HEADERS,
         *allowed,
         (b"access-control-allow-methods", _METHODS),
         (b"access-control-allow-headers", _HEADERS),
