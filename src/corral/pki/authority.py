@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import ipaddress
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -20,6 +22,7 @@ from corral.system.entropy import Entropy
 
 _PURPOSE: Final = "corral-ca"
 _AUTHORITY_LIFE: Final = dt.timedelta(days=3650)
+_MOST_HOSTS: Final = 200
 _BACKDATE: Final = dt.timedelta(days=1)
 """Certificates begin in the past: a host whose clock is hours behind must still accept them."""
 
@@ -31,7 +34,7 @@ class Issued(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """The certificate and key of a controller towards daemons."""
+    """The certificate and key of a controller, towards daemons or on HTTP."""
 
     key_pem: bytes
     certificate_pem: bytes
@@ -112,11 +115,17 @@ class Authority:
     def issue_controller(self, holder: str, *, life: dt.timedelta) -> ServerIdentity:
         key = new_key()
         issued = self._issue(PeerKind.CONTROLLER, holder, key.public_key(), life, client=False)
-        return ServerIdentity(
-            key_pem=key_pem(key),
-            certificate_pem=issued.certificate_pem,
-            renew_at=renewal_time(issued.certificate_pem),
+        return _identity(key, issued)
+
+    def issue_https(self, names: Iterable[str], *, life: dt.timedelta) -> ServerIdentity:
+        """A certificate for the HTTP API under these host names and addresses. It names no peer: nothing on the link
+        takes it for a controller."""
+        key = new_key()
+        hosts = sorted(names)[:_MOST_HOSTS]
+        issued = self._sign(
+            hosts[0], [_host_name(host) for host in hosts], key.public_key(), life, client=False
         )
+        return _identity(key, issued)
 
     def _issue(
         self,
@@ -127,11 +136,22 @@ class Authority:
         *,
         client: bool,
     ) -> Issued:
-        now = self._clock.now()
-        serial = x509.random_serial_number()
         names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(peer_uri(self._cluster, kind, name))]
         if not client:
             names.append(x509.DNSName(controller_host(self._cluster)))
+        return self._sign(name, names, key, life, client=client)
+
+    def _sign(
+        self,
+        name: str,
+        names: Sequence[x509.GeneralName],
+        key: ec.EllipticCurvePublicKey,
+        life: dt.timedelta,
+        *,
+        client: bool,
+    ) -> Issued:
+        now = self._clock.now()
+        serial = x509.random_serial_number()
         usage = ExtendedKeyUsageOID.CLIENT_AUTH if client else ExtendedKeyUsageOID.SERVER_AUTH
         certificate = (
             x509.CertificateBuilder()
@@ -151,6 +171,21 @@ class Authority:
             serial=serial_text(serial),
             not_after=now + life,
         )
+
+
+def _identity(key: ec.EllipticCurvePrivateKey, issued: Issued) -> ServerIdentity:
+    return ServerIdentity(
+        key_pem=key_pem(key),
+        certificate_pem=issued.certificate_pem,
+        renew_at=renewal_time(issued.certificate_pem),
+    )
+
+
+def _host_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def renewal_time(certificate_pem: bytes) -> dt.datetime:

@@ -52,6 +52,18 @@ def test_a_controllers_certificate_carries_the_clusters_name(authority):
     assert names.get_values_for_type(x509.DNSName) == [controller_host("c1")]
 
 
+def test_a_certificate_for_http_has_its_hosts_and_is_no_peer_of_the_link(authority):
+    identity = authority.issue_https(["localhost", "127.0.0.1", "::1"], life=LIFE)
+    certificate = x509.load_pem_x509_certificate(identity.certificate_pem)
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert {str(name.value) for name in names} == {"localhost", "127.0.0.1", "::1"}
+    usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(usage) == [x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]
+    with pytest.raises(Rejected) as caught:
+        read_peer(identity.certificate_pem)
+    assert caught.value.code is Code.CERTIFICATE_REFUSED
+
+
 def test_the_authoritys_key_is_sealed_and_opens_only_with_the_cluster_key():
     sealed = Authority.create(
         cluster="c1", cluster_key=ClusterKey(b"a" * 32), clock=SystemClock(), entropy=SystemEntropy()
