@@ -39,10 +39,12 @@ class HttpServer:
         host: str,
         port: int,
         ssl_context: ssl.SSLContext | None = None,
+        hsts_seconds: int = 0,
         stop_seconds: int = 3,
         ping_seconds: float = 20.0,
         limits: HttpLimitsSection = HttpLimitsSection(),  # noqa: B008  # frozen
     ) -> None:
+        """`hsts_seconds`: told to browsers if there is TLS, unless it is 0."""
         self._configured = Address(host, port)
         self._socket: socket.socket | None = None
         self._tasks = Tasks()
@@ -69,6 +71,7 @@ class HttpServer:
             timeout_graceful_shutdown=stop_seconds,
             backlog=_BACKLOG,
             ssl_context_factory=_factory(ssl_context),
+            headers=_strict_transport(hsts_seconds) if ssl_context is not None else None,
         )
         self._server = _EmbeddedServer(config)
 
@@ -185,6 +188,10 @@ def _bound(address: Address) -> socket.socket:
         ) from None
     listener.setblocking(False)
     return listener
+
+
+def _strict_transport(seconds: int) -> list[tuple[str, str]]:
+    return [("strict-transport-security", f"max-age={seconds}")] if seconds else []
 
 
 def _factory(
