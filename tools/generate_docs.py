@@ -110,7 +110,7 @@ In an environment variable a list is written `a,b` and a map `name=value,name=va
         blocks.append(table(["key", "type", "default", "environment", "what it does"], rows))
     blocks.append(
         "## The command line\n\nRead by the CLI itself, not part of a role's configuration: `CORRAL_URL`, "
-        "`CORRAL_TOKEN`, `CORRAL_CONTEXT`, `CORRAL_CONFIG`, `NO_COLOR`."
+        "`CORRAL_TOKEN`, `CORRAL_CONTEXT`, `CORRAL_CA`, `CORRAL_CONFIG`, `NO_COLOR`."
     )
     return page("Configuration", "src/corral/system/controller_config.py and daemon_config.py", *blocks)
 

@@ -27,6 +27,7 @@ from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Step
 from corral.controller.term.cluster_init import ADMIN_TOKEN_FILE, open_authority, trusted_ca_pem
 from corral.controller.term.controller_role import Cluster, ControllerInfo, ControllerRole, LinkDirectory
+from corral.controller.term.http_tls import HttpTls
 from corral.controller.term.leader_term import LatestMemory, LeaderTerm, open_term
 from corral.controller.term.leadership_loop import EpochRaiser, LeadershipLoop
 from corral.controller.term.listen_addresses import ChosenPorts, reachable, with_ports
@@ -88,7 +89,7 @@ class ControllerApp:
         return self.config.grpc.listen
 
     def announcement(self) -> str:
-        return f"http://{self.own.http}"
+        return f"{self.config.http.scheme}://{self.own.http}"
 
     async def run(self) -> None:
         """Return or raise only when leading fails in a way that only an operator can mend."""
@@ -139,6 +140,7 @@ class _ControllerStart:
         self._shutdown = shutdown
         self._rest = contextlib.AsyncExitStack()
         self._ports = ChosenPorts()
+        self.tls = HttpTls(config, clock=clock)
 
     async def open(self, *, found_cluster: bool, accept_older_store: bool) -> ControllerApp:
         """Open the store, answer on HTTP, and begin to lead or to wait for the lease."""
@@ -168,7 +170,7 @@ class _ControllerStart:
             verifier=verifier,
             clock=self._clock,
             entropy=self._entropy,
-            api_url=f"http://{own.http}",
+            api_url=f"{config.http.scheme}://{own.http}",
             ahead_of_store=set(),
         )
         terms = _Terms(deps, memory=memory, found_cluster=found_cluster)
@@ -220,6 +222,7 @@ class _ControllerStart:
             limits=config.http.limits,
             browsers=BrowserChecks(AllowedHosts.of(config.http), origins=config.http.cors.origins),
             templates=config.templates,
+            scheme=config.http.scheme,
             leader=role.leader_http,
             instances_are_root=config.instances.development and os.geteuid() == 0,
         )
@@ -233,7 +236,16 @@ class _ControllerStart:
         if self._config.http.access_log:
             app = access_log = AccessLog(app)
             self._rest.callback(access_log.close)
-        server = HttpServer(app, host=host, port=port, limits=self._config.http.limits)
+        self._rest.push_async_callback(self.tls.close)
+        await self.tls.open()
+        server = HttpServer(
+            app,
+            host=host,
+            port=port,
+            ssl_context=self.tls.context,
+            hsts_seconds=self._config.http.tls.hsts_seconds,
+            limits=self._config.http.limits,
+        )
         setting.metrics.watch_connections(server.connections)
         self._rest.push_async_callback(server.stop)
         await server.start()
@@ -310,6 +322,7 @@ class _LinkOpening:
     async def open(self, state: ClusterState) -> None:
         """Idempotent."""
         self._terms.cluster_exists()
+        await self._opening.tls.use_authority(state)
         if not self._listens:
             certificates = self._opening.certificates(self._config, state, self._holder)
             await self._opening.start_link(self._config, self._lookup, certificates)

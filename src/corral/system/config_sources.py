@@ -25,7 +25,7 @@ FORMATS: Final[Mapping[type[Section], str]] = {
     ControllerConfig: "corral-controller",
     DaemonConfig: "corral-daemon",
 }
-RESERVED: Final = frozenset({"CORRAL_URL", "CORRAL_TOKEN", "CORRAL_CONTEXT", "CORRAL_CONFIG"})
+RESERVED: Final = frozenset({"CORRAL_URL", "CORRAL_TOKEN", "CORRAL_CONTEXT", "CORRAL_CONFIG", "CORRAL_CA"})
 """Names the command line reads itself."""
 SECRET_PREFIX: Final = "CORRAL_SECRET_"  # noqa: S105 - a prefix of names
 DEFAULT: Final = "default"

@@ -23,6 +23,7 @@ Check = Callable[[Any], Any]
 
 LOG_LEVELS: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR")
 LOG_FORMATS: Final = ("human", "json")
+TLS_MODES: Final = ("off", "files", "cluster")
 _DAY: Final = 86_400
 
 
@@ -124,6 +125,7 @@ Networks = Annotated[tuple[str, ...], _checked(_networks)]
 StoreUrl = Annotated[str, _checked(_store_url)]
 LogLevel = Annotated[str, _checked(_choice(LOG_LEVELS, str.upper))]
 LogFormat = Annotated[str, _checked(_choice(LOG_FORMATS, str.lower))]
+TlsMode = Annotated[str, _checked(_choice(TLS_MODES, str.lower))]
 OptionalNodeId = Annotated[str, _checked(_optional_node_id)]
 Labels = Annotated[dict[str, str], _checked(_labels)]
 Seconds = Annotated[float, Meta(gt=0, le=_DAY)]

@@ -58,6 +58,27 @@ class HttpLimitsSection(Section, frozen=True, kw_only=True):
     all_uploads: Annotated[kind.Count, described("The same, of all tokens.")] = 200
 
 
+class TlsSection(Section, frozen=True, kw_only=True):
+    mode: Annotated[
+        kind.TlsMode,
+        described(
+            "off: plain HTTP; files: a certificate of your own; cluster: one of the cluster's authority."
+        ),
+    ] = "off"
+    certificate: Annotated[
+        kind.OptionalPath,
+        described("PEM file of the certificate and its chain, for files; read again when it changes."),
+    ] = ""
+    key: Annotated[kind.OptionalPath, described("PEM file of its private key, without a password.")] = ""
+    hsts_seconds: Annotated[
+        int,
+        Meta(ge=0, le=63_072_000),
+        described(
+            "How long browsers shall use nothing but TLS for the host name, on all of its ports; 0: as they like."
+        ),
+    ] = 31_536_000
+
+
 class HttpSection(Section, frozen=True, kw_only=True):
     listen: Annotated[kind.Listen, described("Address of the API; port 0 picks a free one.")] = (
         "127.0.0.1:8480"
@@ -78,7 +99,12 @@ class HttpSection(Section, frozen=True, kw_only=True):
         ),
     ] = ()
     cors: CorsSection = CorsSection()
+    tls: TlsSection = TlsSection()
     limits: HttpLimitsSection = HttpLimitsSection()
+
+    @property
+    def scheme(self) -> str:
+        return "http" if self.tls.mode == "off" else "https"
 
 
 class GrpcSection(Section, frozen=True, kw_only=True):
@@ -270,6 +296,12 @@ class ControllerConfig(Section, frozen=True, kw_only=True):
         return pathlib.Path(given) if given else self.data / "ca" / "cluster.key"
 
     @property
+    def authority_path(self) -> pathlib.Path:
+        """The certificate of the cluster's authority, for those who have to trust it; written with http.tls.mode
+        cluster."""
+        return self.data / "ca" / "authority.pem"
+
+    @property
     def bootstrap_address(self) -> Address:
         """Where join tokens are exchanged; a free port when gRPC itself takes a free one."""
         if self.bootstrap.listen:
@@ -301,7 +333,22 @@ def check_controller(config: ControllerConfig) -> None:
             "have files of its own",
             "leave it out, and use 'corral apply -f DIR'",
         )
+    _check_tls(config.http.tls)
     _check_distinct_ports(config)
+
+
+def _check_tls(tls: TlsSection) -> None:
+    for key, path in (("http.tls.certificate", tls.certificate), ("http.tls.key", tls.key)):
+        if tls.mode == "files" and not path:
+            raise contradiction(
+                key, f"http.tls.mode is files, and {key} is empty", f"set {key} to a PEM file"
+            )
+        if tls.mode != "files" and path:
+            raise contradiction(
+                key,
+                f"{key} is set, and http.tls.mode is {tls.mode}",
+                "set http.tls.mode to files, or leave it out",
+            )
 
 
 def _check_distinct_ports(config: ControllerConfig) -> None:

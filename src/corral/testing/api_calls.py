@@ -11,9 +11,17 @@ from corral.cli.api.client import Client
 from corral.testing.waiting import eventually
 
 
-async def call(url: str, token: str, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+async def call(
+    url: str,
+    token: str,
+    method: str,
+    path: str,
+    body: dict[str, Any] | None = None,
+    *,
+    ca_file: str | None = None,
+) -> Any:
     """One request, the way the CLI makes it."""
-    client = Client(url=url, token=token)
+    client = Client(url=url, token=token, ca_file=ca_file)
     try:
         match method:
             case "GET":

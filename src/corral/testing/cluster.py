@@ -112,7 +112,7 @@ class LocalController:
 
     @property
     def url(self) -> str:
-        return f"http://{self.app.own.http}"
+        return self.app.announcement()
 
     @property
     def grpc_address(self) -> str:
@@ -128,7 +128,9 @@ class LocalController:
 
     async def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """One request as the administrator, the way the CLI makes it."""
-        return await call(self.url, self.admin_token, method, path, body)
+        authority = self.app.config.authority_path
+        ca_file = str(authority) if authority.exists() else None
+        return await call(self.url, self.admin_token, method, path, body, ca_file=ca_file)
 
     async def put_blob(self, content: bytes, *, node: str) -> str:
         """A blob in the store that this node may read; its digest."""

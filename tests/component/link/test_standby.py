@@ -54,6 +54,15 @@ async def test_a_standby_names_the_address_of_the_leader(cluster, store, scratch
     assert refused.value.hint == f"ask the leader: {leader.url}"
 
 
+async def test_a_standby_has_a_certificate_of_the_same_authority(cluster, store, scratch):
+    leader, standby = await pair(cluster, store, scratch, http__tls__mode="cluster")
+    authority = standby.app.config.authority_path
+    with pytest.raises(CommandFailure) as refused:
+        await call(standby.url, leader.admin_token, "GET", "/api/v1/nodes", ca_file=str(authority))
+    assert refused.value.message == "this controller does not lead at present"
+    assert standby.url.startswith("https://")
+
+
 @pytest.mark.trap("T32")
 async def test_a_daemon_that_knows_only_the_standby_is_sent_to_the_leader_and_stays_there(
     cluster, store, scratch

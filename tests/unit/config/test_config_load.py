@@ -83,6 +83,7 @@ def test_names_of_the_command_line_and_secrets_and_the_other_role_are_left_alone
         "CORRAL_URL": "http://x",
         "CORRAL_TOKEN": "t",
         "CORRAL_CONTEXT": "c",
+        "CORRAL_CA": "f",
         "CORRAL_CONFIG": "f",
         "CORRAL_SECRET_ANYTHING": "s",
         "CORRAL_NODE_ID": "n",
@@ -263,3 +264,31 @@ def test_a_configuration_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         config.http.listen = "x:1"  # type: ignore[misc]
     assert msgspec.structs.replace(config) == config
+
+
+@pytest.mark.parametrize(
+    ("flags", "field"),
+    [
+        ({"http__tls__mode": "files"}, "http.tls.certificate"),
+        ({"http__tls__mode": "files", "http__tls__certificate": "/a"}, "http.tls.key"),
+        ({"http__tls__certificate": "/a"}, "http.tls.certificate"),
+        ({"http__tls__mode": "cluster", "http__tls__key": "/a"}, "http.tls.key"),
+        ({"http__tls__mode": "on"}, "http.tls.mode"),
+        ({"http__allowed_hosts": ["panel.example.org:443"]}, "http.allowed_hosts"),
+        ({"http__allowed_hosts": ["*"]}, "http.allowed_hosts"),
+        ({"http__cors__origins": ["*"]}, "http.cors.origins"),
+    ],
+)
+def test_settings_of_tls_hosts_and_origins_that_do_not_fit_are_refused(
+    flags: dict[str, object], field: str
+) -> None:
+    error = refusal(**flags)
+    assert (error.code, error.field) == (Code.INVALID_CONFIG, field)
+
+
+def test_the_mode_of_tls_is_a_word_in_a_file_and_off_is_one_of_them(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "controller.yaml"
+    for mode, scheme in (("off", "http"), ("cluster", "https")):
+        path.write_text(f"format: corral-controller\nversion: 1\nhttp:\n  tls:\n    mode: {mode}\n")
+        http = load_controller(path, {}, {})[0].http
+        assert (http.tls.mode, http.scheme) == (mode, scheme)

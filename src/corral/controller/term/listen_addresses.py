@@ -10,8 +10,10 @@ from typing import Final
 
 import msgspec
 
+from corral.controller.http.pipeline.browser_checks import LOCALHOST
 from corral.system.addresses import WILDCARDS, Address, parse_address
-from corral.system.controller_config import ControllerConfig
+from corral.system.controller_config import ControllerConfig, HttpSection
+from corral.system.own_addresses import own_addresses
 
 _OUTGOING: Final = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range")
 _LOWEST: Final = 10_000
@@ -64,6 +66,17 @@ def reachable(listen: str) -> str:
     """An address that others can dial: for a wildcard, the name of this host."""
     host, port = parse_address(listen)
     return str(Address(socket.gethostname(), port)) if host in WILDCARDS else listen
+
+
+def certificate_names(http: HttpSection) -> frozenset[str]:
+    """The names and addresses under which HTTP is reached, as far as they are known here. They may change with those
+    of the machine. Blocking."""
+    host = parse_address(http.listen, any_port=True).host
+    names = {*LOCALHOST, *http.allowed_hosts}
+    names |= {socket.gethostname(), *own_addresses()} if host in WILDCARDS else {host}
+    if http.advertise:
+        names.add(parse_address(http.advertise).host)
+    return frozenset(name.lower().removesuffix(".") for name in names)
 
 
 def with_ports(config: ControllerConfig, chosen: ChosenPorts) -> ControllerConfig:

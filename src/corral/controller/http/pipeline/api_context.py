@@ -80,6 +80,8 @@ class ProcessContext:
     heartbeat_seconds: float = HEARTBEAT_SECONDS
     instances_are_root: bool = False
     """Instances on this host run as root: a caller who may start one can read all data of the controller."""
+    scheme: str = "http"
+    """Of the API, here and on the other controllers."""
     leader: Callable[[], str] = lambda: ""
     """The address of the leader's API, as far as it is known here."""
     version: str = VERSION
@@ -90,7 +92,9 @@ class ProcessContext:
         return Retryable(
             Code.NOT_LEADER,
             "this controller does not lead at present",
-            hint=f"ask the leader: http://{leader}" if leader else "ask the leader, or try again shortly",
+            hint=f"ask the leader: {self.scheme}://{leader}"
+            if leader
+            else "ask the leader, or try again shortly",
             retry_after=1.0,
         )
 
