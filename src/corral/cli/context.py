@@ -22,6 +22,17 @@ COLUMNS: Final = (
 )
 
 
+_ca_option: Final = click.option(
+    "--ca",
+    "--ca-file",
+    "ca_file",
+    envvar="CORRAL_CA",
+    default="",
+    metavar="FILE",
+    help="Certificate of the authority of an https address (CORRAL_CA).",
+)
+
+
 @click.group()
 def context() -> None:
     """Controllers this command line knows. Tokens are never printed."""
@@ -83,7 +94,7 @@ def use(name: str, output: str) -> None:
 @click.argument("name")
 @click.argument("url")
 @token_options
-@click.option("--ca-file", default="", metavar="FILE", help="Authority that vouches for an https address.")
+@_ca_option
 @output_option
 def add(name: str, url: str, token: str | None, token_file: str | None, ca_file: str, output: str) -> None:
     """Remember a controller, or change what is remembered. The token is not checked, as 'login' does."""
@@ -119,7 +130,7 @@ def remove(name: str, output: str) -> None:
 @click.argument("url")
 @token_options
 @click.option("--name", metavar="NAME", help="Name to remember it by; the host and port if left out.")
-@click.option("--ca-file", default="", metavar="FILE", help="Authority that vouches for an https address.")
+@_ca_option
 @output_option
 @click.pass_context
 def login(

@@ -6,14 +6,18 @@ import json
 import os
 import pathlib
 import select
+import shlex
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from certificate_files import PairFiles
 from stand_in_controller import PROGRAM
 from up_process import Up
 
+from corral.pki.keys import new_key
 from corral.testing.ports import free_addresses, free_range
 from corral.testing.reaper import Reaper
 from corral.testing.waiting import eventually
@@ -74,6 +78,32 @@ def gone(pidfd: int) -> bool:
         return bool(select.select([pidfd], [], [], 30)[0])
     finally:
         os.close(pidfd)
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("mode", ["cluster", "files"])
+def test_a_cluster_with_tls_prints_what_a_login_needs(
+    up: Begin, corral: Corral, home: dict[str, str], tmp_path: pathlib.Path, mode: str
+) -> None:
+    home["CORRAL_HTTP_TLS_MODE"] = mode
+    if mode == "files":
+        pair = PairFiles(tmp_path)
+        pair.write(new_key(), 1)
+        home |= {
+            "CORRAL_HTTP_TLS_CERTIFICATE": str(pair.certificate),
+            "CORRAL_HTTP_TLS_KEY": str(pair.key),
+        }
+    first = up()
+    assert first.url.startswith("https://127.0.0.1:")
+    command = shlex.split(first.printed["login"])
+    assert command[:3] == ["corral", "login", first.url]
+    if mode == "files":  # who has such a certificate knows how it is trusted, and under which name
+        command[2] = first.url.replace("127.0.0.1", "localhost")
+        command += ["--ca", str(pair.certificate)]
+    free: dict[str, Any] = {"CORRAL_URL": None, "CORRAL_TOKEN": None}
+    done = corral(*command[1:], **free)
+    assert done.returncode == 0, done.stderr
+    assert corral("node", "list", "-o", "name", **free).stdout.strip()
 
 
 async def test_a_whole_cluster_comes_up_survives_deaths_and_goes_down(

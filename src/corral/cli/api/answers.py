@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import ssl
 from typing import Any, Final
 
 from corral.cli.failure import CommandRefused, Unreachable
 
+_NO_TLS: Final = frozenset(
+    {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"}
+)
+_MAYBE_TLS: Final = "; if it speaks TLS, write https://"
+_OTHER_NAMES: Final = frozenset({62, 64})
+_WRONG_TIMES: Final = frozenset({9, 10})
+"""OpenSSL's codes: the name or the address is another one; not valid yet, or no longer."""
 _OF_PROXIES: Final = frozenset({502, 503, 504})
 """Answers of proxies while a controller is away."""
 
@@ -65,9 +73,11 @@ class ApiAnswers:
             else str(error) or type(error).__name__
         )
         if isinstance(error, ssl.SSLCertVerificationError):
+            return Unreachable(f"cannot trust {self._url}: {error.verify_message}", hint=_trust_hint(error))
+        if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
             return Unreachable(
-                f"cannot trust {self._url}: {error.verify_message}",
-                hint="give its authority with 'corral context add … --ca-file FILE' or SSL_CERT_FILE",
+                f"{self._url} does not speak TLS: {why}",
+                hint=f"is it {self._url.replace('https://', 'http://', 1)}?",
             )
         if changed and not isinstance(error, ConnectionRefusedError):
             return Unreachable(
@@ -78,9 +88,22 @@ class ApiAnswers:
             )
         return Unreachable(
             f"cannot reach {self._url}: {why}",
-            hint="is the controller running? choose another with --url or --context",
+            hint="is the controller running? choose another with --url or --context"
+            + (_MAYBE_TLS if isinstance(error, http.client.RemoteDisconnected) else ""),
             passing=True,
         )
+
+
+def _trust_hint(error: ssl.SSLCertVerificationError) -> str:
+    match error.verify_code:
+        case _code if _code in _OTHER_NAMES:
+            return "use a name that is in its certificate; 'http.allowed_hosts' adds names to one of the cluster's authority"
+        case _code if _code in _WRONG_TIMES:
+            return "renew it on the controller's host, or check the clock of this one"
+    return (
+        "give the certificate of its authority: 'corral login URL --ca FILE', or CORRAL_CA=FILE; with 'http.tls.mode: "
+        "cluster' it is DATA/ca/authority.pem on the controller's host"
+    )
 
 
 def _details(found: Any) -> list[Any]:

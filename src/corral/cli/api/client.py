@@ -55,13 +55,21 @@ class Client:
     """Talks to one controller. Raises `CommandRefused` or `Unreachable`, nothing else."""
 
     def __init__(
-        self, *, url: str, token: str | None, ca_file: str | None = None, timeout: float = TIMEOUT_SECONDS
+        self,
+        *,
+        url: str,
+        token: str | None,
+        ca_file: str | None = None,
+        any_name: bool = False,
+        timeout: float = TIMEOUT_SECONDS,
     ) -> None:
+        """`ca_file`: certificates to trust in place of those of the system; `any_name`: also when they name another host."""
         self.url = url.rstrip("/")
         self._parts = _checked_url(self.url)
         self._answers = ApiAnswers(self.url)
         self._token = _checked_token(token)
         self._ca_file = ca_file
+        self._any_name = any_name
         self._timeout = timeout
         self._connection: http.client.HTTPConnection | None = None
 
@@ -275,11 +283,25 @@ class Client:
         host = self._parts.hostname or ""
         if self._parts.scheme == "http":
             return http.client.HTTPConnection(host, self._parts.port, timeout=timeout)
+        return http.client.HTTPSConnection(host, self._parts.port, timeout=timeout, context=self._trust())
+
+    def _trust(self) -> ssl.SSLContext:
+        """For each connection anew: the file may have been replaced."""
         try:
             context = ssl.create_default_context(cafile=self._ca_file)
+        except ssl.SSLError as error:
+            raise WrongUsage(
+                f"there is no certificate in the CA file {self._ca_file}",
+                hint="give a PEM file, with lines like '-----BEGIN CERTIFICATE-----'",
+            ) from error
         except OSError as error:
             raise WrongUsage(f"cannot read the CA file {self._ca_file}: {error.strerror}") from error
-        return http.client.HTTPSConnection(host, self._parts.port, timeout=timeout, context=context)
+        if self._ca_file is not None:
+            # An authority that was named need not have what public ones must, and may be the server's own certificate.
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+            context.check_hostname = not self._any_name
+        return context
 
     def _target(self, path: str, params: Params | None) -> str:
         given = {key: value for key, value in (params or {}).items() if value not in (None, "", ())}

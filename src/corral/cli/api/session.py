@@ -95,8 +95,9 @@ def connect(
     if context is None:  # a context named on the command line beats an address in the environment
         url = url or environment.get("CORRAL_URL") or None
         context = environment.get("CORRAL_CONTEXT") or None
+    ca_file = environment.get("CORRAL_CA") or None
     if url is not None:
-        return Client(url=url, token=token, timeout=timeout)
+        return Client(url=url, token=token, ca_file=ca_file, timeout=timeout)
     known = context_store.load(context_store.default_path(environment))
     name = context or known.current
     if not name:
@@ -106,5 +107,8 @@ def connect(
         )
     chosen = known.find(name)
     return Client(
-        url=chosen.url, token=token or chosen.token, ca_file=chosen.ca_file or None, timeout=timeout
+        url=chosen.url,
+        token=token or chosen.token,
+        ca_file=ca_file or chosen.ca_file or None,
+        timeout=timeout,
     )

@@ -108,7 +108,19 @@ class ClusterProcesses:
 
     def client(self) -> Client:
         """The API as the first administrator; the caller closes it."""
-        return Client(url=self.url, token=self.token_path.read_text().strip(), timeout=5)
+        tls = self._config.http.tls
+        return Client(
+            url=self.url,
+            token=self.token_path.read_text().strip(),
+            ca_file=self.ca_file or tls.certificate or None,
+            any_name=tls.mode == "files",  # its own certificate, whatever name that has
+            timeout=5,
+        )
+
+    @property
+    def ca_file(self) -> str:
+        """What others need to trust the controller; empty: what the system trusts."""
+        return str(self._config.authority_path) if self._config.http.tls.mode == "cluster" else ""
 
     def pause(self, seconds: float) -> None:
         """Wait while both live; `Stopped` when we are asked to end meanwhile."""

@@ -97,7 +97,8 @@ def _supervise(cluster: ClusterProcesses, *, demo: tuple[int, int] | None) -> in
     try:
         cluster.start()
         token = shlex.quote(str(cluster.token_path))
-        click.echo(f"login: corral login {cluster.url} --token-file {token}")
+        trust = f" --ca {shlex.quote(cluster.ca_file)}" if cluster.ca_file else ""
+        click.echo(f"login: corral login {cluster.url}{trust} --token-file {token}")
         if demo is not None:
             module = _demo_module(cluster)
             click.echo(f"demo: {_demo(cluster, demo)}")
