@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime as dt
 import pathlib
 import signal
 import socket
@@ -12,10 +11,7 @@ import ssl
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.serialization import Encoding
-from cryptography.x509.oid import NameOID
+from certificate_files import self_signed
 from http_rig import DEADLINE, Rig
 
 from corral.controller.http.pipeline.api import Api
@@ -61,24 +57,11 @@ async def test_the_server_leaves_signals_alone_and_its_port_is_free_after_the_en
 def tls_at(data: pathlib.Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """Of a server on localhost, and of a client that trusts it."""
     key, certificate = new_key(), data / "server.pem"
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = dt.datetime.now(dt.UTC)
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    certificate.write_bytes(key_pem(key) + signed.public_bytes(Encoding.PEM))
+    signed = self_signed(key, 1)
+    certificate.write_bytes(key_pem(key) + signed)
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.load_cert_chain(certificate)
-    trusting = ssl.create_default_context(cadata=signed.public_bytes(Encoding.PEM).decode())
-    return serving, trusting
+    return serving, ssl.create_default_context(cadata=signed.decode())
 
 
 async def test_the_api_is_served_over_tls(data: pathlib.Path) -> None:

@@ -7,8 +7,8 @@ import asyncio
 import datetime as dt
 import os
 import pathlib
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final, NoReturn, Protocol
 
 import structlog
 
@@ -47,6 +47,16 @@ class CertificateSource(Protocol):
         """Replace it for as long as the listener is there; never returns."""
 
 
+async def _repeat(look: Callable[[], Awaitable[None]], seconds: float) -> NoReturn:
+    """Look again and again, whatever fails: the last certificate would end one day."""
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await look()
+        except Exception:
+            _log.exception("http_certificate.failed")
+
+
 class CertificateFiles:
     """A certificate and a key in files. Both are read again when one has changed: a pair that cannot be used is refused,
     and logged if it stays like that, because the two are rarely written in one moment."""
@@ -77,9 +87,7 @@ class CertificateFiles:
         self._served.replace(loaded)
 
     async def follow(self) -> None:
-        while True:
-            await asyncio.sleep(self._seconds)
-            await self.look()
+        await _repeat(self.look, self._seconds)
 
     async def look(self) -> None:
         """Take in what has changed since the last look."""
@@ -174,9 +182,7 @@ class ClusterCertificates:
         self.trusted_ca_pem = trusted_ca_pem
 
     async def follow(self) -> None:
-        while True:
-            await asyncio.sleep(self._seconds)
-            await self.look()
+        await _repeat(self.look, self._seconds)
 
     async def look(self) -> None:
         """Issue a new certificate if it is time, or the names are others."""
@@ -203,6 +209,9 @@ class ClusterCertificates:
 
     def _publish(self, trusted_ca_pem: bytes) -> None:
         path = self._published
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not path.exists() or path.read_bytes() != trusted_ca_pem:
-            atomic_write(path, trusted_ca_pem, mode=0o644)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not path.exists() or path.read_bytes() != trusted_ca_pem:
+                atomic_write(path, trusted_ca_pem, mode=0o644)
+        except OSError as error:  # a full disk is no reason not to serve
+            _log.warning("authority_certificate.failed", path=str(path), reason=str(error))
