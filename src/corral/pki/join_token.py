@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import hmac
 from typing import Final
 
 import msgspec
@@ -62,12 +61,3 @@ class JoinToken(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     def authority_pem(self) -> bytes:
         certificate = x509.load_der_x509_certificate(self.authority_der)
         return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def secret_digest(secret: bytes) -> str:
-    """The digest that is stored in place of a random secret."""
-    return hashlib.sha256(secret).hexdigest()
-
-
-def secret_matches(secret: bytes, digest: str) -> bool:
-    return hmac.compare_digest(secret_digest(secret), digest)

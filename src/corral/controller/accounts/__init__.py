@@ -1,1 +1,1 @@
-"""Accounts: users, sessions, logins."""
+"""Accounts: users, sessions, logins, and how people prove who they are."""

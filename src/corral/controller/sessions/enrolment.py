@@ -27,12 +27,13 @@ from corral.domain.node_states import NODE_LIFECYCLE, NodeState, NodeTrigger
 from corral.domain.records import JoinTokenRecord, NodeRecord, Renewal, with_claims
 from corral.errors import Code, Rejected, Retryable
 from corral.pki.authority import Authority, Issued
-from corral.pki.join_token import JoinToken, secret_digest, secret_matches
+from corral.pki.join_token import JoinToken
 from corral.pki.keys import key_digest, new_key, read_csr
 from corral.store.port import ABSENT
 from corral.store.store_errors import Conflict
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy, new_id
+from corral.system.opaque_secrets import secret_digest, secret_matches
 
 RESERVED_NODE_IDS: Final = frozenset({"join-tokens"})
 _ATTEMPTS: Final = 5

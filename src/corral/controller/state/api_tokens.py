@@ -6,11 +6,7 @@ change something describe the steps and leave the commit to their caller.
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
-import hashlib
-import hmac
-import re
 from typing import Final
 
 from corral.controller.state.cluster_state import Mirror, StoredRecord
@@ -23,15 +19,14 @@ from corral.domain.permissions import Role
 from corral.domain.records import ApiTokenRecord
 from corral.errors import Code, Rejected
 from corral.store.port import ABSENT
-from corral.system.entropy import Entropy, new_id
+from corral.system.entropy import Entropy
+from corral.system.opaque_secrets import CredentialForm, secret_matches
 
 FIRST_USER: Final = UserName("admin")
 """The user who owns the first token, and those from before there were users."""
 FIRST_ADMIN: Final = "first-admin"
 
-_SECRET_BYTES: Final = 32
-_TEXT: Final = re.compile(r"corral_(tok-[a-z2-7]{12})_([a-z2-7]{52})")
-_NO_DIGEST: Final = "0" * 64
+_FORM: Final = CredentialForm("tok", lead="corral_")
 
 
 def mint(
@@ -47,12 +42,11 @@ def mint(
     scope: Scope = EVERYTHING,
 ) -> tuple[ApiTokenRecord, str]:
     """A new token's record and its text. Only here are both in one place."""
-    id = TokenId(new_id("tok", entropy))
-    secret = base64.b32encode(entropy.secret(_SECRET_BYTES)).decode().rstrip("=").lower()
+    credential = _FORM.create(entropy)
     record = ApiTokenRecord(
-        id=id,
+        id=TokenId(credential.id),
         name=name,
-        secret_sha256=_digest(secret),
+        secret_sha256=credential.secret_sha256,
         role=role,
         owner=owner,
         permissions=permissions,
@@ -61,7 +55,7 @@ def mint(
         created_by=created_by,
         expires_at=expires_at,
     )
-    return record, f"corral_{id}_{secret}"
+    return record, credential.text
 
 
 def first_admin(now: dt.datetime, entropy: Entropy) -> tuple[ApiTokenRecord, str]:
@@ -72,11 +66,10 @@ def first_admin(now: dt.datetime, entropy: Entropy) -> tuple[ApiTokenRecord, str
 def verify(tokens: Mirror[ApiTokenRecord], text: str, *, now: dt.datetime) -> ApiTokenRecord:
     """The record of a token's text. UNAUTHENTICATED when it is unknown, wrong or expired; neither the message
     nor the response time distinguishes unknown from wrong."""
-    match = _TEXT.fullmatch(text)
-    stored = tokens.find(match[1]) if match else None
-    expected = stored.record.secret_sha256 if stored else _NO_DIGEST
-    same = hmac.compare_digest(_digest(match[2] if match else ""), expected)
-    if stored is None or not same:
+    id, secret = _FORM.read(text)
+    stored = tokens.find(id)
+    proven = secret_matches(secret, stored.record.secret_sha256 if stored else None)
+    if stored is None or not proven:
         raise Rejected(
             Code.UNAUTHENTICATED,
             "the token is not known here",
@@ -145,7 +138,3 @@ def _other_admin(
     return max(
         others, key=lambda stored: (stored.record.expires_at or latest, stored.record.id), default=None
     )
-
-
-def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
