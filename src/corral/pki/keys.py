@@ -86,7 +86,8 @@ class _KeyFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterKey:
-    """Seals the authority's private key; stored in a file of each controller, never in the store."""
+    """Seals what the store must not have in the clear, such as the authority's private key; stored in a file of each
+    controller, never in the store."""
 
     FORMAT: Final = "corral-cluster-key"
     VERSION: Final = 1
@@ -125,13 +126,15 @@ class ClusterKey:
         nonce = entropy.secret(_NONCE)
         return base64.b64encode(nonce + self._cipher.encrypt(nonce, secret, purpose.encode())).decode()
 
-    def unseal(self, sealed: str, *, purpose: str) -> bytes:
-        raw = base64.b64decode(sealed)
+    def unseal(
+        self, sealed: str, *, purpose: str, subject: str = "this cluster's certificate authority"
+    ) -> bytes:
         try:
+            raw = base64.b64decode(sealed, validate=True)
             return self._cipher.decrypt(raw[:_NONCE], raw[_NONCE:], purpose.encode())
-        except InvalidTag as error:
+        except (InvalidTag, ValueError) as error:
             raise Rejected(
                 Code.FORMAT_INVALID,
-                "the cluster key does not open this cluster's certificate authority",
+                f"the cluster key does not open {subject}",
                 hint="copy the cluster key file of another controller of this cluster here",
             ) from error

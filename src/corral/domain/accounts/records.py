@@ -74,8 +74,8 @@ class UserRecord(Record, frozen=True, kw_only=True):
     totp_sealed: str | None = None
     """The secret of the second factor, sealed with the cluster key; None: there is none."""
     last_totp_step: int = 0
-    """The step of the last accepted code: only codes of later steps are accepted. Kept when the second factor is
-    removed."""
+    """The step of the last accepted code: only codes of later steps are accepted. With a new secret that of the code
+    which confirmed it."""
     recovery_sha256: tuple[str, ...] = ()
     """Digests of the recovery codes that are left."""
     created_at: dt.datetime
