@@ -57,6 +57,7 @@ class Code(enum.Enum):
     ARTIFACT_DIGEST_MISMATCH = 422
     SIGNATURE_VERIFICATION_FAILED = 422
     RATE_LIMITED = 429
+    LOGIN_DELAYED = 429
 
     # enrolment and link
     JOIN_TOKEN_INVALID = 401
