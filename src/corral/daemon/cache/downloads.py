@@ -19,7 +19,7 @@ from corral.daemon.cache.download_targets import (
     parse_target,
     redirected,
 )
-from corral.daemon.cache.http_exchange import DownloadAnswer, exchange
+from corral.daemon.cache.http_exchange import exchange
 from corral.daemon.cache.partial_files import PartFile
 from corral.domain.urls import shown_url
 from corral.errors import Code, CorralError, Rejected, Retryable
@@ -27,6 +27,7 @@ from corral.system.aio.backoff import doubled, spread
 from corral.system.clock import Clock
 from corral.system.daemon_config import DownloadsSection
 from corral.system.entropy import Entropy
+from corral.system.http_exchange import HttpAnswer
 from corral.system.threads import to_end
 
 REDIRECTS: Final = 5
@@ -164,7 +165,7 @@ class _Download:
     @contextlib.asynccontextmanager
     async def _answer(
         self, url: str, headers: dict[str, str]
-    ) -> AsyncIterator[tuple[DownloadTarget, DownloadAnswer]]:
+    ) -> AsyncIterator[tuple[DownloadTarget, HttpAnswer]]:
         """Follow redirects to an answer with content; every hop is checked like the first one."""
         target = parse_target(url)
         for _ in range(REDIRECTS + 1):
@@ -184,7 +185,7 @@ class _Download:
             target = redirected(target, location)
         raise _refused(parse_target(url), f"it redirects more than {REDIRECTS} times")
 
-    async def _begin(self, target: DownloadTarget, answer: DownloadAnswer) -> None:
+    async def _begin(self, target: DownloadTarget, answer: HttpAnswer) -> None:
         """Check the answer against the partial file, which is cleared unless the answer continues it, and against the
         expected and the allowed size."""
         whole = answer.content_length
@@ -206,7 +207,7 @@ class _Download:
         if whole is not None and self._expect is not None:
             await self._expect(whole)
 
-    async def _receive(self, target: DownloadTarget, answer: DownloadAnswer) -> None:
+    async def _receive(self, target: DownloadTarget, answer: HttpAnswer) -> None:
         limit = min(self._size or self._settings.max_bytes, self._settings.max_bytes)
         waiting = bytearray()
         window, seen = self._clock.monotonic(), 0
@@ -234,7 +235,7 @@ class _Download:
             waiting.clear()
             await to_end(self.part.write, block)
 
-    async def _check(self, target: DownloadTarget, answer: DownloadAnswer, *, resumed: bool) -> None:
+    async def _check(self, target: DownloadTarget, answer: HttpAnswer, *, resumed: bool) -> None:
         if self._size and self.part.size < self._size:
             raise _broken(target, f"it ended after {self.part.size} of {self._size} bytes")
         if self.part.digest == self._sha256:
@@ -257,7 +258,7 @@ class _Download:
         return _refused(target, f"it is larger than downloads.max_bytes ({self._settings.max_bytes} bytes)")
 
 
-def _check_status(target: DownloadTarget, answer: DownloadAnswer) -> None:
+def _check_status(target: DownloadTarget, answer: HttpAnswer) -> None:
     if answer.status in (200, 206, 416):
         return
     if answer.status >= 500 or answer.status in _LATER:
@@ -282,7 +283,7 @@ def _refused(target: DownloadTarget, why: str, *, hint: str | None = None) -> Re
     return Rejected(Code.CACHE_DOWNLOAD_FAILED, f"{target.shown} cannot be downloaded: {why}", hint=hint)
 
 
-def _wrong(target: DownloadTarget, answer: DownloadAnswer, why: str) -> Rejected:
+def _wrong(target: DownloadTarget, answer: HttpAnswer, why: str) -> Rejected:
     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     page = kind in ("text/html", "application/xhtml+xml")
     packed = answer.headers.get("content-encoding", "identity").strip().lower()

@@ -1,117 +1,14 @@
-"""HTTP/1.1 exchange: one request and its answer, over a connection of its own, to an address that was checked."""
+"""The exchange of a download: a GET of its target, with the errors of downloads."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import http
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from typing import Final
-
-import httptools
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from corral.daemon.cache.download_targets import DownloadTarget
 from corral.errors import Code, Rejected, Retryable
-from corral.version import VERSION
-
-BLOCK: Final = 64 * 1024
-MAX_HEAD: Final = 64 * 1024
-
-
-class DownloadAnswer:
-    """The server's answer. `head` first, then `blocks`; no more than a few blocks are read ahead of the consumer."""
-
-    def __init__(self, reader: asyncio.StreamReader, target: DownloadTarget, *, silence: float) -> None:
-        self._reader = reader
-        self._target = target
-        self._silence = silence
-        self._parser = httptools.HttpResponseParser(self)
-        self._begun = False
-        self._ended = False
-        self._body: list[bytes] = []
-        self.status = 0
-        self.headers: dict[str, str] = {}
-
-    @property
-    def phrase(self) -> str:
-        try:
-            return f"{self.status} {http.HTTPStatus(self.status).phrase}"
-        except ValueError:
-            return str(self.status)
-
-    @property
-    def content_length(self) -> int | None:
-        text = self.headers.get("content-length", "")
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
-
-    async def head(self) -> None:
-        """Read until the body begins. The caller has a deadline."""
-        taken = 0
-        while not self._begun:
-            block = await self._reader.read(BLOCK)
-            if not block:
-                raise self.broken("the server hung up before it answered")
-            taken += len(block)
-            self._feed(block)
-            if taken > MAX_HEAD and not self._begun:
-                raise Rejected(
-                    Code.CACHE_DOWNLOAD_FAILED, f"{self._target.shown}: the answer's head has no end"
-                )
-
-    async def blocks(self) -> AsyncGenerator[bytes, None]:
-        """The body. Retryable when the server is silent or closes the connection early."""
-        while True:
-            if self._body:
-                taken, self._body = b"".join(self._body), []
-                yield taken
-            if self._ended:
-                return
-            try:
-                async with asyncio.timeout(self._silence):
-                    block = await self._reader.read(BLOCK)
-            except TimeoutError:
-                raise self.broken(f"the server has been silent for {self._silence:g} s") from None
-            except OSError as error:
-                raise self.broken(f"the connection broke: {error.strerror or error}") from None
-            if block:
-                self._feed(block)
-            elif self.content_length is not None or "transfer-encoding" in self.headers:
-                raise self.broken("the server hung up in the middle")
-            else:
-                return  # without a length the end of the stream is the end of the body
-
-    def broken(self, why: str) -> Retryable:
-        return Retryable(Code.CACHE_DOWNLOAD_FAILED, f"{self._target.shown}: {why}")
-
-    def _feed(self, block: bytes) -> None:
-        try:
-            self._parser.feed_data(block)
-        except httptools.HttpParserError as error:
-            raise self.broken(f"this is no HTTP answer: {error}") from None
-
-    # Callbacks of the parser.
-
-    def on_message_begin(self) -> None:
-        if not self._begun:  # ignore what follows the answer
-            self.headers = {}
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._begun:
-            self.headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
-
-    def on_headers_complete(self) -> None:
-        if self._begun:
-            return
-        self.status = self._parser.get_status_code()
-        self._begun = self.status >= 200  # lower ones only announce the answer
-
-    def on_body(self, body: bytes) -> None:
-        if self._begun and not self._ended:
-            self._body.append(body)
-
-    def on_message_complete(self) -> None:
-        self._ended = self._begun
+from corral.system.http_exchange import HttpAnswer, HttpFault, OutwardRequest, http_exchange
 
 
 @contextlib.asynccontextmanager
@@ -122,67 +19,20 @@ async def exchange(
     *,
     timeout: float,
     tls: ssl.SSLContext,
-) -> AsyncIterator[DownloadAnswer]:
-    """Send the request and read the head of the answer, within the timeout; the caller reads the body."""
-    writer: asyncio.StreamWriter | None = None
-    try:
-        try:
-            async with asyncio.timeout(timeout):
-                reader, writer = await _connect(target, addresses, tls, timeout=timeout)
-                writer.write(_request(target, headers))
-                answer = DownloadAnswer(reader, target, silence=timeout)
-                await answer.head()
-        except TimeoutError:
-            raise Retryable(
-                Code.CACHE_DOWNLOAD_FAILED, f"{target.shown}: no answer within {timeout:g} s"
-            ) from None
-        except ssl.SSLCertVerificationError as error:
-            raise Rejected(
-                Code.CACHE_DOWNLOAD_FAILED,
-                f"{target.shown}: the server's certificate is not trusted: {error.verify_message}",
-            ) from None
-        except OSError as error:
-            raise Retryable(
-                Code.CACHE_DOWNLOAD_FAILED, f"{target.shown}: {error.strerror or error}"
-            ) from None
-        yield answer
-    finally:
-        if writer is not None:
-            writer.transport.abort()
-
-
-async def _connect(
-    target: DownloadTarget, addresses: Sequence[str], tls: ssl.SSLContext, *, timeout: float
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to the first address that answers; each but the last has its share of the time, because an address of an
-    unavailable network (IPv6, often) may refuse, or not answer at all. The certificate has to be the host's, not the
-    address's."""
-    secure = tls if target.scheme == "https" else None
-    name = target.host if secure is not None else None
-    for address in addresses[:-1]:
-        try:
-            async with asyncio.timeout(timeout / len(addresses)):
-                return await asyncio.open_connection(
-                    address, target.port, limit=BLOCK, ssl=secure, server_hostname=name
-                )
-        except ssl.SSLCertVerificationError:
-            raise
-        except OSError:  # which a TimeoutError is, too
-            continue
-    return await asyncio.open_connection(
-        addresses[-1], target.port, limit=BLOCK, ssl=secure, server_hostname=name
+) -> AsyncIterator[HttpAnswer]:
+    """Send the request and read the head of the answer, within the timeout; the caller reads the body in here."""
+    credentials = {"Authorization": target.authorization} if target.authorization else {}
+    request = OutwardRequest(
+        scheme=target.scheme,
+        host=target.host,
+        port=target.port,
+        host_header=target.host_header,
+        path=target.path,
+        headers={**credentials, **headers},
     )
-
-
-def _request(target: DownloadTarget, headers: Mapping[str, str]) -> bytes:
-    lines = {
-        "Host": target.host_header,
-        "User-Agent": f"corral/{VERSION}",
-        "Accept": "*/*",
-        "Accept-Encoding": "identity",
-        "Connection": "close",
-        **({"Authorization": target.authorization} if target.authorization else {}),
-        **headers,
-    }
-    text = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-    return f"GET {target.path} HTTP/1.1\r\n{text}\r\n".encode("latin-1")
+    try:
+        async with http_exchange(request, addresses, timeout=timeout, tls=tls) as answer:
+            yield answer
+    except HttpFault as fault:
+        kind = Retryable if fault.retryable else Rejected
+        raise kind(Code.CACHE_DOWNLOAD_FAILED, f"{target.shown}: {fault}") from None
