@@ -111,6 +111,18 @@ class ClusterKey:
             ) from error
 
     @classmethod
+    def require(cls, path: pathlib.Path) -> ClusterKey:
+        """As `load`, for a cluster that exists already."""
+        found = cls.load(path)
+        if found is None:
+            raise Rejected(
+                Code.FORMAT_INVALID,
+                f"there is no cluster key at {path}",
+                hint="copy the cluster key file from another controller of this cluster",
+            )
+        return found
+
+    @classmethod
     def create(cls, path: pathlib.Path, entropy: Entropy) -> ClusterKey:
         key = entropy.secret(32)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -28,7 +28,6 @@ from corral.controller.state.collections import SEQUENCES
 from corral.controller.state.ledger import Actor, Ledger, Step, audit
 from corral.domain.groups.instance_records import InstanceRecord, SequenceRecord
 from corral.domain.ids import EPOCH_LEAP, Epoch, Incarnation, first_incarnation, start_number
-from corral.errors import Code, Rejected
 from corral.pki.authority import Authority
 from corral.pki.keys import ClusterKey
 from corral.store.store_errors import Conflict, StoreUnavailable
@@ -162,13 +161,7 @@ def ticket_keys(state: ClusterState, path: pathlib.Path) -> tuple[bytes, ...]:
     """The key that tickets are made with, then older ones that are still valid. They are derived from the
     authorities that are sealed in the store, so they are the same after a restore and after a change of the
     cluster key."""
-    cluster_key = ClusterKey.load(path)
-    if cluster_key is None:
-        raise Rejected(
-            Code.FORMAT_INVALID,
-            f"there is no cluster key at {path}",
-            hint="copy the cluster key file from another controller of this cluster",
-        )
+    cluster_key = ClusterKey.require(path)
     record = state.authorities
     return tuple(
         Authority.derived_key(sealed, cluster_key=cluster_key, purpose=_PURPOSE)

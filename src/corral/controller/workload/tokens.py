@@ -48,13 +48,7 @@ class _TokenClaims(msgspec.Struct, frozen=True, array_like=True):
 
 def workload_key(state: ClusterState, path: pathlib.Path) -> bytes:
     """The key of this cluster's workload tokens; the same on each of its controllers."""
-    cluster_key = ClusterKey.load(path)
-    if cluster_key is None:
-        raise Rejected(
-            Code.FORMAT_INVALID,
-            f"there is no cluster key at {path}",
-            hint="copy the cluster key file from another controller of this cluster",
-        )
+    cluster_key = ClusterKey.require(path)
     return cluster_key.derive(f"workload tokens of {state.identity.id}")
 
 
