@@ -73,6 +73,11 @@ class Code(enum.Enum):
     PORT_IN_USE = 409
     TRANSFER_INTERRUPTED = 503
 
+    # logins
+    OIDC_FAILED = 401
+    OIDC_NO_ROLE = 403
+    OIDC_UNAVAILABLE = 503
+
     # instances
     COMMAND_NOT_FOUND = 422
     NOT_EXECUTABLE = 422
