@@ -70,8 +70,9 @@ async def test_an_answer_that_cannot_be_used_fails_the_login_alone(
 async def test_a_provider_that_does_not_answer_is_given_up(tmp_path: pathlib.Path, path: str) -> None:
     async with ScriptedProvider() as provider:
         provider.silent.add(path)
-        assert "did not answer within 0.3 s" in await unavailable(provider, tmp_path, seconds=0.3)
-        await eventually(provider.hung_up.is_set)
+        assert "did not answer within 1 s" in await unavailable(provider, tmp_path, seconds=1)
+        if path in provider.requests:  # on a busy machine the time may be up before
+            await eventually(provider.hung_up.is_set)
 
 
 async def test_nobody_listens(tmp_path: pathlib.Path) -> None:
@@ -82,9 +83,10 @@ async def test_nobody_listens(tmp_path: pathlib.Path) -> None:
     assert refused.value.code is Code.OIDC_UNAVAILABLE
 
 
-async def test_a_host_that_is_not_known_is_named(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(Retryable, match=r"'nowhere\.invalid' cannot be resolved"):
-        await login_with("https://nowhere.invalid", tmp_path).start()
+async def test_a_host_that_cannot_be_resolved_is_named(tmp_path: pathlib.Path) -> None:
+    host = "a" * 64  # no label of a name is so long: nobody is asked for it
+    with pytest.raises(Retryable, match=f"'{host}' cannot be resolved"):
+        await login_with(f"https://{host}", tmp_path).start()
 
 
 async def test_after_a_failure_nobody_asks_for_a_moment(tmp_path: pathlib.Path) -> None:
