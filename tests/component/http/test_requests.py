@@ -80,7 +80,7 @@ async def test_an_unknown_field_is_answered_with_the_nearest_known_one(client: h
         await client.post(TOKENS, json={**GOOD, "expire_in_seconds": 3}), 400, "UNKNOWN_FIELD"
     )
     assert "did you mean 'expires_in_seconds'?" in error["hint"]
-    assert "known: expires_in_seconds, name, role" in error["hint"]
+    assert "known: expires_in_seconds, name, owner, permissions, role, scope" in error["hint"]
 
 
 async def test_a_body_that_is_no_object_is_refused(client: httpx.AsyncClient) -> None:

@@ -454,6 +454,8 @@ def test_the_audit_shows_neither_values_nor_addresses_to_whoever_may_not_see_all
         before={"env": {"A": MARK}},
         after=None,
         request="r-1",
+        outcome="",
+        attempt="",
     )
     shown = redacted(entry)
     assert (shown.actor_name, shown.address, shown.before) == ("ann", HIDDEN, {"env": {"A": HIDDEN}})

@@ -53,7 +53,9 @@ class BodyPace:
 
 _LONGEST_PATH: Final = 512
 _DECODINGS: Final = 4
-_MAYBE_TICKET: Final = re.compile(r"(?=[a-z0-9_-]*[A-Z])[A-Za-z0-9_-]{32,}")
+_MAYBE_TICKET: Final = re.compile(
+    r"(?=[a-z0-9_-]*[A-Z])[A-Za-z0-9_-]{32,}|(?<![a-z0-9])[a-z2-7]{52}(?![a-z0-9])"
+)
 """Random characters. Ids and digests have no capitals."""
 CLIENT_CLOSED: Final = 499
 """Status in metrics and logs of a request whose caller disconnected before the response."""
