@@ -55,7 +55,9 @@ def list_entries(
 @click.argument("target", required=False, default="-", metavar="[FILE]")
 @api_command
 def export(session: ApiSession, since: str | None, until: str | None, target: str) -> None:
-    """Write audit entries to stdout, or into FILE: lines of JSON, the oldest first, with their hashes.
+    """Write audit entries as lines of JSON.
+
+    To stdout, or into FILE: the oldest first, with their hashes.
 
     'corral audit verify FILE' checks the file, on any machine.
     """
@@ -72,7 +74,9 @@ def export(session: ApiSession, since: str | None, until: str | None, target: st
 @click.option("--expect", metavar="HASH", help="A hash that was printed before and has to be there still.")
 @api_options
 def verify(source: str | None, expect: str | None, output: str, **connection: str | None) -> None:
-    """Check the hashes of the audit, of the controller or of an exported FILE ('-': stdin).
+    """Check the hashes of the audit.
+
+    Of the controller, or of an exported FILE ('-': stdin).
 
     Names every entry that was changed, removed, inserted or moved. Keep the hash that it prints: with --expect, also
     a chain that was cut at its end, or written anew, is found.

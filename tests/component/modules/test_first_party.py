@@ -107,24 +107,24 @@ async def test_alerts_reach_their_destination_signed_and_again_after_an_outage(c
     await house.configure(
         {
             "destinations": [
-                {"name": "ops", "url": receiver.url, "events": ["TOKEN_*"], "secret": SECRET},
+                {"name": "ops", "url": receiver.url, "events": ["GROUP_CREATED"], "secret": SECRET},
             ]
         }
     )
     receiver.refusing = True
-    await controller.call("POST", "/api/v1/tokens", {"name": "one", "role": "VIEWER"})
+    await controller.call("POST", "/api/v1/groups", {"name": "one", "command": ["serve"], "min": 0})
     await eventually(lambda: receiver.refused > 0)
     await house.act("deactivate")
     await house.act("activate")
     receiver.refusing = False
-    await controller.call("POST", "/api/v1/tokens", {"name": "two", "role": "VIEWER"})
+    await controller.call("POST", "/api/v1/groups", {"name": "two", "command": ["serve"], "min": 0})
     await eventually(lambda: len(receiver.taken) >= 2, state=receiver.types)
     headers, body = receiver.taken[0]
     assert (
         headers["Corral-Signature"] == f"sha256={hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()}"
     )
     told = json.loads(body)
-    assert (told["type"], told["data"]["name"]) == ("TOKEN_CREATED", "one")
+    assert (told["type"], told["subject"]) == ("GROUP_CREATED", "one")
     assert (await house.request("POST", "/test/ops"))["sent"] is True
 
 

@@ -10,6 +10,7 @@ from world_histories import instance
 from corral.controller.http.resources.why.cause_chains import LONGEST, ChainReader
 from corral.controller.http.resources.why.decision_history import DecisionHistory
 from corral.controller.instances import group_changes, instance_changes
+from corral.domain.access import access_of_role
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import Event
 from corral.domain.groups.group import CrashLoopSpec, DependencySpec, RestartOn, RestartSpec
@@ -296,7 +297,7 @@ def test_a_chain_is_shown_to_its_root_or_says_that_it_is_cut(history, dropped, k
             continue
         near = decision.subject
         decisions = DecisionHistory(reads)
-        reader = ChainReader(world.state, reads, Role.VIEWER, decisions, [])
+        reader = ChainReader(world.state, reads, access_of_role(Role.VIEWER), decisions, [])
         found = finished(reader.find(decision.id, near=near))
         if found is None:
             assert not whole

@@ -15,6 +15,7 @@ from corral.controller.http.resources.why.why_answer import ChainShape
 from corral.controller.instances.drain_progress import drain_lines
 from corral.controller.instances.group_changes import delete_group, scale_group
 from corral.controller.reconcile.emptied_nodes import PROGRESS_SECONDS
+from corral.domain.access import access_of_role
 from corral.domain.events import EventType
 from corral.domain.groups.instance_records import Readiness
 from corral.domain.instance_states import InstanceState, Wanted
@@ -438,7 +439,7 @@ def test_why_leads_from_each_decision_to_the_order_also_after_undrain() -> None:
 
 async def _chain(world: DrainingWorld, id: str, subject: str) -> list[ChainShape]:
     reads = KeptReads(world)
-    reader = ChainReader(world.state, reads, Role.VIEWER, DecisionHistory(reads), [])
+    reader = ChainReader(world.state, reads, access_of_role(Role.VIEWER), DecisionHistory(reads), [])
     return await reader.chain(await reader.find(id, near=subject))
 
 
