@@ -160,6 +160,29 @@ async def test_a_stream_ends_when_the_rights_of_its_user_change(fleet: Rig) -> N
             )
 
 
+async def test_rights_of_one_scope_do_not_count_in_another(fleet: Rig) -> None:
+    """Who reads everywhere, and may shut down one node and type into one console, may do so there alone."""
+    mixed = [
+        {"role": "OPERATOR"},
+        {"role": "ADMIN", "scope": {"groups": ["lobby"], "nodes": ["node-1"]}},
+    ]
+    async with fleet.client(fleet.admin) as admin:
+        made = await admin.post("/api/v1/users", json={"name": "eva", "bindings": mixed})
+        assert made.status_code == 201, made.text
+        body = {"name": "t", "role": "ADMIN", "owner": "eva"}
+        text = (await admin.post("/api/v1/tokens", json=body)).json()["token"]
+    async with fleet.client(text) as eva:
+        refused = await eva.post(
+            "/api/v1/nodes/node-2/drain", json={"shutdown": True}, params={"dry_run": True}
+        )
+        assert error(refused) == (404, "NOT_FOUND")
+        allowed = await eva.post(
+            "/api/v1/nodes/node-1/drain", json={"shutdown": True}, params={"dry_run": True}
+        )
+        assert allowed.status_code == 200, allowed.text
+        assert error(await eva.get("/api/v1/audit")) == (403, "FORBIDDEN")
+
+
 async def test_nobody_gives_more_than_he_has(rig: Rig) -> None:
     async with rig.client(rig.admin) as admin:
         keys = ["users.manage", "users.read", "tokens.manage", "roles.manage", "groups.read"]

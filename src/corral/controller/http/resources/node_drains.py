@@ -12,6 +12,7 @@ from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody, 
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.authentication import authorise
 from corral.controller.http.pipeline.route_table import Mutate, Route
+from corral.controller.http.pipeline.scoping import Scoping, check_scope
 from corral.controller.http.resources.drain_dry_runs import drain_described, stranded_groups
 from corral.controller.http.resources.dry_runs import ConfirmedOrDry, DryRunShape, dry_mutation
 from corral.controller.http.resources.instances.instance_changes import workspace
@@ -49,6 +50,7 @@ def drain(
 ) -> Mutation:
     if call.body.shutdown is True:
         authorise(call.caller, Permission.NODES_SHUTDOWN)
+        check_scope(Scoping.NODE, call.caller.access, Permission.NODES_SHUTDOWN, state, call.path)
     return _drain(state, nodes, instances, workload, call, "nodes.drain", shutdown=call.body.shutdown)
 
 

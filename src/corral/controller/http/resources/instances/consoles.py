@@ -37,6 +37,7 @@ from corral.controller.http.pipeline.route_table import (
     Stream,
     WriteText,
 )
+from corral.controller.http.pipeline.scoping import Scoping, check_scope
 from corral.controller.http.pipeline.sse_stream import Content, Pump, Write
 from corral.controller.http.resources.instances import command_input as commanding
 from corral.controller.http.resources.instances.instances import CommandLine
@@ -279,10 +280,17 @@ class ConsoleDialogue:
 
         await _follow(self._view, self._id, self._reader, send=send, beat=beat)
 
+    def _refuse_without_permission(self) -> None:
+        """FORBIDDEN, or NOT_FOUND where the permission to send lines does not hold for this instance."""
+        permission = Permission.INSTANCES_COMMAND
+        authorise(self._caller, permission)
+        path = {"id": str(self._id)}
+        check_scope(Scoping.INSTANCE, self._caller.access, permission, self._view.state, path)
+
     async def receive(self, text: str) -> bytes:
         asked: ConsoleInput | None = None
         try:
-            authorise(self._caller, Permission.INSTANCES_COMMAND)
+            self._refuse_without_permission()
             asked = self._decoder.decode(text.encode())
             await self._send(asked)
         except CorralError as error:

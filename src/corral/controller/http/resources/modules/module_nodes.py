@@ -156,7 +156,7 @@ def _fields(
         "sha256": row.sha256 if row else "",
         "intent": row.intent if row else None,
         "reason": row.reason if row else "",
-        "error": row.error if row and call.caller.access.allows(Permission.LOGS_READ) else "",
+        "error": row.error if row and call.caller.access.allows_everywhere(Permission.LOGS_READ) else "",
         "current": bool(row and record and row.sha256 == record.sha256),
         "refused": bool(row and record and row.refused_sha256 == record.sha256),
         "declined": bool(row and runs_with_refusal(row)),

@@ -251,14 +251,14 @@ def _fields(
         "requires": required(manifest),
         "extensions": extensions(manifest),
         "storage": manifest.storage.documents or manifest.storage.key_value,
-        "settings": record.settings if access.allows(Permission.MODULES_MANAGE) else None,
+        "settings": record.settings if access.allows_everywhere(Permission.MODULES_MANAGE) else None,
         "frontend": frontend(record),
         "previous_version": record.previous_version,
         "installed_at": record.installed_at,
         "updated_at": record.updated_at,
-        "failure": _failure(record, may_read_logs=access.allows(Permission.LOGS_READ)),
+        "failure": _failure(record, may_read_logs=access.allows_everywhere(Permission.LOGS_READ)),
         "story": [step_shape(step) for step in record.story],
-        "live": live_shape(live, may_read_logs=access.allows(Permission.LOGS_READ))
+        "live": live_shape(live, may_read_logs=access.allows_everywhere(Permission.LOGS_READ))
         if live is not None
         else None,
         "revision": stored.revision,

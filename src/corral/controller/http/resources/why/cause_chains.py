@@ -105,7 +105,7 @@ class ChainReader:
         first = self._steps[-1] if self._steps else None
         if first is None or first.kind != "event" or first.at is None:
             return
-        if not self._access.allows(Permission.AUDIT_READ):
+        if not self._access.allows_everywhere(Permission.AUDIT_READ):
             return
         author = await author_of(self._reads, first.subject, first.at)
         if author is None and self._given_up:
@@ -227,7 +227,7 @@ class ChainReader:
         """Add a request: who made it and what it did, from the audit where the caller may read that."""
         text = decision.cause if decision.cause.startswith("token:") else f"request {id}"
         at = decision.at
-        if self._access.allows(Permission.AUDIT_READ):
+        if self._access.allows_everywhere(Permission.AUDIT_READ):
             query = TimedPageQuery(limit=200, since=at - _BEFORE, until=at + _AFTER)
             entries, _ = await newest_entries(self._reads, AUDIT.name, query)
             for entry in entries:

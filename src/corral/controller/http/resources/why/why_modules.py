@@ -24,7 +24,7 @@ _NAMED: Final = 5
 
 async def why_module(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
     record = parts.state.modules.require(call.path["id"]).record
-    sees_logs = call.caller.access.allows(Permission.LOGS_READ)
+    sees_logs = call.caller.access.allows_everywhere(Permission.LOGS_READ)
     rows = sorted(parts.state.module_node_states.rows_of_module(record.id), key=lambda row: row.node)
     awaited = _awaited(record)
     summary = f"module '{record.id}' {record.version} is {record.phase}, and is to be {record.intent}"
