@@ -39,7 +39,10 @@ class Permission(enum.StrEnum):
     NODES_SHUTDOWN = "nodes.shutdown"
     ROLES_MANAGE = "roles.manage"
     ROLES_READ = "roles.read"
+    SELF_MANAGE = "self.manage"
     SELF_READ = "self.read"
+    SESSIONS_MANAGE = "sessions.manage"
+    SESSIONS_READ = "sessions.read"
     TEMPLATES_CONTENT = "templates.content"
     TEMPLATES_MANAGE = "templates.manage"
     TEMPLATES_READ = "templates.read"
@@ -96,6 +99,9 @@ GRANTS: Final[Mapping[Role, frozenset[Permission]]] = {
     Role.ADMIN: frozenset(Permission),
 }
 """Deny by default: what is not listed here is refused."""
+
+OF_EVERY_SESSION: Final = frozenset({Permission.SELF_MANAGE, Permission.SELF_READ})
+"""Whoever has logged in may look after his own account, whatever his roles are."""
 
 
 def allows(role: Role, permission: Permission) -> bool:

@@ -39,7 +39,7 @@ def removal(state: ClusterState, name: str) -> tuple[Step, ...]:
     users = [
         each.record.name
         for each in state.users
-        if any(binding.role == name for binding in each.record.bindings)
+        if any(binding.role == name for binding in each.record.all_bindings)
     ]
     if users:
         raise Rejected(

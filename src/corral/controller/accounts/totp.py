@@ -15,7 +15,8 @@ from typing import Final
 
 import pyotp
 
-from corral.domain.ids import UserName
+from corral.domain.ids import UserName, UserSessionId
+from corral.errors import Rejected
 from corral.pki.keys import ClusterKey
 from corral.system.entropy import Entropy
 
@@ -42,6 +43,23 @@ def seal_totp(secret: bytes, *, user: UserName, key: ClusterKey, entropy: Entrop
 def unseal_totp(sealed: str, *, user: UserName, key: ClusterKey) -> bytes:
     """FORMAT_INVALID: this controller has another cluster key, or the record was damaged."""
     return key.unseal(sealed, purpose=_purpose(user), subject=f"the second factor of user '{user}'")
+
+
+def seal_setup(secret: bytes, *, session: UserSessionId, key: ClusterKey, entropy: Entropy) -> str:
+    """A secret that is not confirmed yet, for the session that asked for it to send back: nothing is kept here."""
+    return key.seal(secret, purpose=_setup_purpose(session), entropy=entropy)
+
+
+def unseal_setup(sealed: str, *, session: UserSessionId, key: ClusterKey) -> bytes | None:
+    """None: it is not one of this session."""
+    try:
+        return key.unseal(sealed, purpose=_setup_purpose(session))
+    except Rejected:
+        return None
+
+
+def _setup_purpose(session: UserSessionId) -> str:
+    return f"corral-totp-setup {session}"
 
 
 def provisioning_uri(secret: bytes, *, user: UserName, cluster: str) -> str:

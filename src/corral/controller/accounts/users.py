@@ -6,9 +6,10 @@ import datetime as dt
 
 import msgspec
 
+from corral.controller.accounts.user_sessions import ending
 from corral.controller.state.api_tokens import FIRST_USER
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
-from corral.controller.state.collections import TOKENS, USER_SESSIONS, USERS
+from corral.controller.state.collections import TOKENS, USERS
 from corral.controller.state.ledger import Step
 from corral.domain.accounts.records import UserLock, UserRecord
 from corral.domain.bindings import MOST_BINDINGS, Binding
@@ -57,10 +58,23 @@ def update(state: ClusterState, name: str, **changes: object) -> tuple[UserRecor
     record = msgspec.structs.replace(stored.record, **changes)
     steps: list[Step] = [USERS.put(record.name, record, expect=stored.revision)]
     steps += _keep_an_admin(state, stored.record, record)
+    if record.all_bindings != stored.record.all_bindings:
+        steps += _end_sessions(state, record.name, reason="the roles of the user changed")
     steps.append(
         Draft(type=EventType.USER_UPDATED, subject=record.name, data={"bindings": _shown(record.bindings)})
     )
     return record, tuple(steps)
+
+
+def new_password(
+    state: ClusterState, name: str, hashed: str, *, must_change: bool
+) -> tuple[UserRecord, tuple[Step, ...]]:
+    """Another password, by an administrator: all sessions of the user end."""
+    record, steps = update(state, name, password_hash=hashed, must_change_password=must_change)
+    return record, (
+        *steps,
+        *_end_sessions(state, record.name, reason="an administrator changed the password"),
+    )
 
 
 def lock(
@@ -72,7 +86,7 @@ def lock(
     return record, (
         USERS.put(record.name, record, expect=stored.revision),
         *_keep_an_admin(state, stored.record, record),
-        *_end_sessions(state, record.name),
+        *_end_sessions(state, record.name, reason="an administrator locked the user"),
         Draft(type=EventType.USER_LOCKED, subject=record.name, data={"by": by, "reason": reason}),
     )
 
@@ -93,7 +107,7 @@ def removal(state: ClusterState, name: str) -> tuple[Step, ...]:
     return (
         USERS.delete(name, expect=stored.revision),
         *_keep_an_admin(state, stored.record, None),
-        *_end_sessions(state, stored.record.name),
+        *_end_sessions(state, stored.record.name, reason="the user was removed"),
         *(TOKENS.delete(each.record.id, expect=each.revision) for each in tokens),
         *(
             Draft(type=EventType.TOKEN_REVOKED, subject=each.record.id, data={"name": each.record.name})
@@ -141,12 +155,8 @@ def _other_admin(state: ClusterState, name: str) -> StoredRecord[UserRecord] | N
     return next((each for each in state.users if each.record.name != name and is_admin(each.record)), None)
 
 
-def _end_sessions(state: ClusterState, name: str) -> list[Step]:
-    return [
-        USER_SESSIONS.delete(each.record.id, expect=each.revision)
-        for each in state.user_sessions
-        if each.record.user == name
-    ]
+def _end_sessions(state: ClusterState, name: str, *, reason: str) -> tuple[Step, ...]:
+    return ending((each for each in state.user_sessions if each.record.user == name), reason=reason)
 
 
 def _shown(bindings: tuple[Binding, ...]) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.domain.bindings import Bindings, RoleName
+from corral.domain.bindings import Binding, Bindings, RoleName
 from corral.domain.control_characters import refuse_control, without_control
 from corral.domain.ids import UserName, UserSessionId, checked_name
 from corral.domain.permissions import Permission, Role
@@ -53,6 +53,15 @@ class AuthenticatedBy(enum.StrEnum):
     """The code that a fresh controller prints."""
 
 
+class SessionKind(enum.StrEnum):
+    """How a session proves itself with each request."""
+
+    BROWSER = "BROWSER"
+    """By a cookie, and by a second secret in a header."""
+    COMMAND_LINE = "COMMAND_LINE"
+    """By one secret, sent as `Authorization: Bearer`."""
+
+
 class UserLock(Record, frozen=True, kw_only=True):
     """An administrator's order that ends sessions, tokens and streams of a user, and refuses new ones."""
 
@@ -82,18 +91,28 @@ class UserRecord(Record, frozen=True, kw_only=True):
     created_by: str
     locked: UserLock | None = None
     bindings: Bindings = ()
+    """Given by administrators."""
+    provider: str = ""
+    """The issuer of OpenID Connect that vouches for this user; empty: a local one."""
+    provider_bindings: Bindings = ()
+    """What the groups of the last login with the provider brought; replaced by the next one."""
+
+    @property
+    def all_bindings(self) -> tuple[Binding, ...]:
+        return (*self.bindings, *self.provider_bindings)
 
 
 class SessionRecord(Record, frozen=True, kw_only=True):
-    """A login in a browser. The cookie proves it, and opens nothing without the second secret."""
+    """A login. That in a browser is proved by a cookie, which opens nothing without the second secret."""
 
     id: UserSessionId
     """Public: lists show it, and a session is ended by it."""
     user: UserName
+    kind: SessionKind = SessionKind.BROWSER
     secret_sha256: str
-    """Of the cookie's secret."""
-    csrf_sha256: str
-    """Of the secret that every request sends as `X-Corral-CSRF`."""
+    """Of the secret in the cookie, or in the header of a command line."""
+    csrf_sha256: str = ""
+    """Of the secret that every request of a browser sends as `X-Corral-CSRF`."""
     created_at: dt.datetime
     last_used_at: dt.datetime
     address: str = ""

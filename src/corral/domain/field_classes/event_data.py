@@ -49,6 +49,7 @@ EVENT_DATA: Final[Mapping[EventType, Mapping[str, FieldClass]]] = {
     EventType.JOIN_TOKEN_REVOKED: fields(open="node_id"),
     EventType.TOKEN_CREATED: fields(open="name role"),
     EventType.TOKEN_REVOKED: fields(open="name"),
+    EventType.SESSION_ENDED: fields(open="user", text="reason"),
     EventType.USER_CREATED: fields(open="bindings"),
     EventType.USER_UPDATED: fields(open="bindings"),
     EventType.USER_LOCKED: fields(open="by", text="reason"),
@@ -129,6 +130,7 @@ EVENT_DOCUMENTS: Final[Mapping[str, str]] = {"exit": "ExitShape"}
 EVENT_PERMISSIONS: Final[Mapping[EventType, Permission]] = {
     EventType.TOKEN_CREATED: Permission.TOKENS_READ,
     EventType.TOKEN_REVOKED: Permission.TOKENS_READ,
+    EventType.SESSION_ENDED: Permission.SESSIONS_READ,
     EventType.USER_CREATED: Permission.USERS_READ,
     EventType.USER_UPDATED: Permission.USERS_READ,
     EventType.USER_LOCKED: Permission.USERS_READ,
