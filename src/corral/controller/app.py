@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import ipaddress
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -14,10 +13,10 @@ from typing import Final
 import structlog
 from prometheus_client import Gauge
 
+from corral.controller.accounts.passwords import Passwords
 from corral.controller.http.messages.request import AsgiApp
 from corral.controller.http.pipeline.api import Api
 from corral.controller.http.pipeline.api_context import ProcessContext
-from corral.controller.http.pipeline.browser_checks import AllowedHosts, BrowserChecks
 from corral.controller.http.routes import ROUTES
 from corral.controller.http.server.access_log import AccessLog
 from corral.controller.http.server.cors import CrossOrigin
@@ -30,8 +29,9 @@ from corral.controller.term.controller_role import Cluster, ControllerInfo, Cont
 from corral.controller.term.http_tls import HttpTls
 from corral.controller.term.leader_term import LatestMemory, LeaderTerm, open_term
 from corral.controller.term.leadership_loop import EpochRaiser, LeadershipLoop
-from corral.controller.term.listen_addresses import ChosenPorts, reachable, with_ports
+from corral.controller.term.listen_addresses import ChosenPorts, first_admin_url, reachable, with_ports
 from corral.controller.term.lost_store import StorePosition, refuse_lost_database
+from corral.controller.term.process_context import process_context
 from corral.controller.term.term_services import TermDeps
 from corral.domain.ids import Epoch
 from corral.signing import open_verifier
@@ -153,7 +153,7 @@ class _ControllerStart:
         store = await self._open_store(memory, accept_older=accept_older_store)
         watch = await self._rest.enter_async_context(LoopWatch())
         role = ControllerRole(holder=new_id("controller", self._entropy))
-        setting = self._make_setting(role)
+        setting = self._process_context(role)
         _show_lag(setting, watch)
         http = await self._start_http(role, setting)
         # gRPC ports must be known before this controller leads: the lease carries them to the other controllers.
@@ -172,6 +172,7 @@ class _ControllerStart:
             entropy=self._entropy,
             api_url=f"{config.http.scheme}://{own.http}",
             ahead_of_store=set(),
+            first_admin_url=first_admin_url(config.http, own.http),
         )
         terms = _Terms(deps, memory=memory, found_cluster=found_cluster)
         loop = LeadershipLoop(
@@ -210,21 +211,16 @@ class _ControllerStart:
         tasks.spawn(position.keep(memory.commit_number), name="controller/position")
         return store
 
-    def _make_setting(self, role: ControllerRole) -> ProcessContext:
-        config = self._config
-        return ProcessContext(
+    def _process_context(self, role: ControllerRole) -> ProcessContext:
+        passwords = Passwords(entropy=self._entropy)
+        self._rest.push_async_callback(passwords.close)
+        return process_context(
+            self._config,
+            passwords=passwords,
+            logs=self._logs,
+            leader=role.leader_http,
             clock=self._clock,
             entropy=self._entropy,
-            log_ring=self._logs.ring,
-            set_log_level=self._logs.set_level,
-            scrape_networks=[ipaddress.ip_network(n) for n in config.metrics.scrape_networks],
-            body_limit=config.http.body_limit_bytes,
-            limits=config.http.limits,
-            browsers=BrowserChecks(AllowedHosts.of(config.http), origins=config.http.cors.origins),
-            templates=config.templates,
-            scheme=config.http.scheme,
-            leader=role.leader_http,
-            instances_are_root=config.instances.development and os.geteuid() == 0,
         )
 
     async def _start_http(self, role: ControllerRole, setting: ProcessContext) -> Address:

@@ -17,6 +17,7 @@ from corral.system.config_sections import (
     contradiction,
     described,
 )
+from corral.system.oidc_config import OidcSection, check_oidc
 
 
 class CorsSection(Section, frozen=True, kw_only=True):
@@ -49,6 +50,9 @@ class HttpLimitsSection(Section, frozen=True, kw_only=True):
         kind.Limit, described("Requests of one token, once its burst is used up; 0: no limit.")
     ] = 50
     burst: Annotated[kind.Count, described("Requests of one token at once.")] = 200
+    logins_per_minute: Annotated[
+        kind.Limit, described("Logins that one address, or IPv6 /64, may try in a minute; 0: no limit.")
+    ] = 10
     streams: Annotated[
         kind.Limit, described("Streams, sockets, downloads and waits that one token has open; 0: no limit.")
     ] = 50
@@ -98,6 +102,12 @@ class HttpSection(Section, frozen=True, kw_only=True):
             "and of a wildcard all addresses of the host and its name."
         ),
     ] = ()
+    allow_insecure_login: Annotated[
+        bool,
+        described(
+            "Whether people may log in over plain HTTP from other hosts; then anybody on the way reads their passwords."
+        ),
+    ] = False
     cors: CorsSection = CorsSection()
     tls: TlsSection = TlsSection()
     limits: HttpLimitsSection = HttpLimitsSection()
@@ -288,6 +298,7 @@ class ControllerConfig(Section, frozen=True, kw_only=True):
     templates: TemplatesSection = TemplatesSection()
     workload: WorkloadSection = WorkloadSection()
     modules: ModulesSection = ModulesSection()
+    oidc: OidcSection = OidcSection()
     shutdown: ShutdownSection = ShutdownSection()
 
     @property
@@ -334,6 +345,7 @@ def check_controller(config: ControllerConfig) -> None:
             "leave it out, and use 'corral apply -f DIR'",
         )
     _check_tls(config.http.tls)
+    check_oidc(config.oidc)
     _check_distinct_ports(config)
 
 

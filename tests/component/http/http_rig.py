@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
+import functools
 import io
 import ipaddress
 import pathlib
@@ -19,6 +20,9 @@ from prometheus_client import CollectorRegistry
 from stand_in_distribution import StandInDistribution
 from stand_in_node import StandInNode
 
+from corral.controller.accounts.oidc import OidcLogin
+from corral.controller.accounts.oidc_cookie import cookie_key
+from corral.controller.accounts.passwords import HashCost, Passwords
 from corral.controller.consoles.service import Consoles
 from corral.controller.events.hub import RING_BYTES, RING_EVENTS, EventHub
 from corral.controller.http.pipeline.api import Api
@@ -53,7 +57,7 @@ from corral.domain.instance_states import InstanceState
 from corral.domain.node_states import NodeState
 from corral.domain.permissions import Role
 from corral.domain.records import NodeRecord
-from corral.pki.keys import read_csr
+from corral.pki.keys import ClusterKey, read_csr
 from corral.signing import open_verifier
 from corral.store.engine_selection import open_store
 from corral.store.leadership import Leadership
@@ -67,6 +71,7 @@ from corral.system.controller_config import (
     TemplatesSection,
 )
 from corral.system.entropy import SystemEntropy
+from corral.system.oidc_config import OidcSection
 from corral.testing.cluster import RecordedLog
 from corral.testing.failing_store import FailingStore
 
@@ -77,7 +82,8 @@ TOKEN_LIFE = dt.timedelta(minutes=5)
 
 
 MODULES = ModulesSection(max_archive_bytes=2 * 1024 * 1024)
-NO_LIMITS = HttpLimitsSection(requests_per_second=0, streams=0, tickets=0, uploads=0)
+CHEAP = HashCost(memory_kib=64, passes=1)
+NO_LIMITS = HttpLimitsSection(requests_per_second=0, logins_per_minute=0, streams=0, tickets=0, uploads=0)
 SMALL = TemplatesSection(max_bytes=4 * 1024 * 1024, max_files=200, keep_versions=5)
 
 
@@ -374,6 +380,8 @@ async def http_rig(
     routes: Sequence[Route] = ROUTES,
     browsers: BrowserChecks | None = None,
     patience: float = 5.0,
+    allow_insecure_login: bool = False,
+    oidc: OidcSection | None = None,
 ) -> AsyncIterator[Rig]:
     """Everything started, in order, and stopped, in order."""
     async with contextlib.AsyncExitStack() as stack:
@@ -394,7 +402,12 @@ async def http_rig(
             instances_are_root=instances_are_root,
             templates=templates,
             upload_idle_seconds=upload_idle_seconds,
+            allow_insecure_login=allow_insecure_login,
+            passwords=Passwords(entropy=rig.entropy, cost=CHEAP),
+            oidc=None if oidc is None else _oidc(rig, oidc),
+            cluster_key=lambda: ClusterKey.require(rig.data / "ca" / "cluster.key"),
         )
+        stack.push_async_callback(rig.setting.passwords.close)
         rig.templates = TemplateLibrary(
             rig.store.blobs, config=templates, directory=data / "uploads", clock=rig.clock
         )
@@ -438,6 +451,11 @@ async def http_rig(
         stack.push_async_callback(rig.modules.close)
         await rig.modules.open()
         yield rig
+
+
+def _oidc(rig: Rig, section: OidcSection) -> OidcLogin:
+    key = functools.partial(cookie_key, rig.data / "ca" / "cluster.key")
+    return OidcLogin(section, key=key, clock=rig.clock, entropy=rig.entropy)
 
 
 def _modules(rig: Rig, config: ModulesSection) -> Modules:

@@ -16,7 +16,7 @@ from corral.controller.state.ledger import Actor
 from corral.controller.term.lost_outcomes import settle_lost_outcomes
 from corral.domain.access import access_of_role
 from corral.domain.audit_export import ExportVerdict, check_export
-from corral.domain.ids import CallerId
+from corral.domain.ids import CallerId, UserName
 from corral.domain.permissions import Role
 from corral.errors import Code, Rejected, Retryable
 from corral.testing.failing_store import StoreFault
@@ -142,7 +142,9 @@ async def test_the_reads_that_are_remembered_are_bounded(rig: Rig) -> None:
     reads = rig.leading.audit_reads
     token_id, _ = await rig.token(Role.ADMIN)
     actor = Actor(name=f"token:{token_id}", address="127.0.0.1")
-    caller = Caller(id=CallerId(token_id), actor=actor, access=access_of_role(Role.ADMIN))
+    caller = Caller(
+        id=CallerId(token_id), user=UserName("admin"), actor=actor, access=access_of_role(Role.ADMIN)
+    )
     subjects = [f"s{n}" for n in range(MOST_REMEMBERED + 5)]
     await asyncio.gather(*(reads.record_list(caller, filters={"subject": each}) for each in subjects))
     before = rig.state.number

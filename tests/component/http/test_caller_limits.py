@@ -28,7 +28,7 @@ def limited(answer: httpx.Response) -> bool:
     return (
         (answer.status_code, error.get("code")) == (429, "RATE_LIMITED")
         and int(answer.headers["retry-after"]) >= 1
-        and "the token" in error["message"]
+        and error["message"].startswith(("the token ", "the caller "))
     )
 
 

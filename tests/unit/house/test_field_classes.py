@@ -96,8 +96,17 @@ NO_SECRETS = {
     "ExitShape.code": "of an exit",
     "FileShape.digest": "of a file's content",
     "MeShape.token": "the token's record, without its text",
+    "MeShape.must_change_password": "whether it has to be changed",
+    "UserShape.has_password": "whether there is one",
+    "UserShape.must_change_password": "whether it has to be changed",
 }
 SHOWN_ONCE = {
+    "LoginShape.csrf",
+    "LoginShape.token",
+    "RecoveryCodesShape.codes",
+    "TotpSetupShape.secret",
+    "TotpSetupShape.setup",
+    "TotpSetupShape.uri",
     "NewJoinTokenShape.command",
     "NewJoinTokenShape.token",
     "NewTokenShape.token",

@@ -45,7 +45,7 @@ class Download:
         content = Content(pump=pump, content_type=b"text/plain", filename="file")
         await serve_download(
             request=HttpRequest(scope, self._receive, self._send, entropy=SystemEntropy()),
-            stream=OpenStream(TOKEN),
+            stream=OpenStream(TOKEN, lambda caller, now: None),
             content=content,
             headers=(),
         )

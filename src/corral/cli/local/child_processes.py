@@ -19,6 +19,8 @@ from typing import IO, Any, Final, Self
 from corral.system.signals import signal_name
 
 TAIL_LINES: Final = 30
+FIRST_ADMIN: Final = "first-admin: "
+"""The beginning of that line."""
 _MAX_LINE: Final = 16_384
 _KILL_SECONDS: Final = 10.0
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -64,10 +66,12 @@ class Child:
 class ChildSupervisor:
     """Owns the children and the signals of this process while it is entered."""
 
-    def __init__(self, *, echo: Echo | None = None) -> None:
+    def __init__(self, *, echo: Echo | None = None, announce: Callable[[str], None] = print) -> None:
         self.signals = 0
         """How many signals to end have come."""
         self._echo = echo
+        self._announce = announce
+        """Receives the line by which a controller says how to become the first administrator."""
         self._children: list[Child] = []
         self._selector = selectors.DefaultSelector()
         self._leash: tuple[int, int] = (-1, -1)
@@ -197,6 +201,9 @@ class ChildSupervisor:
 
     def _receive_line(self, child: Child, line: bytes) -> None:
         text = line[:_MAX_LINE].decode("utf-8", "replace").rstrip("\r")
+        if text.startswith(FIRST_ADMIN):
+            self._announce(text)
+            return  # its code is for the terminal alone
         if child.ready is None and text.startswith("ready:"):
             child.ready = text.removeprefix("ready:").strip()
         child.tail.append(text)

@@ -80,7 +80,7 @@ def up(
             _check_ports(config, flags)
             if os.geteuid() == 0:
                 note("development profile: instances run as root, and can read and change everything here")
-            with ChildSupervisor(echo=_echo if verbose else None) as supervisor:
+            with ChildSupervisor(echo=_echo if verbose else None, announce=click.echo) as supervisor:
                 cluster = ClusterProcesses(
                     supervisor=supervisor,
                     directory=directory,

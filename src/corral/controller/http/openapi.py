@@ -235,7 +235,7 @@ def _security(route: Route) -> list[dict[str, list[str]]]:
     schemes: list[dict[str, list[str]]] = [{"token": []}]
     if isinstance(route, ProxyRead):
         schemes.append({"workload": []})
-    if isinstance(route, Stream) and route.ticketed:
+    if route.ticketed:
         schemes.append({"ticket": []})
     return schemes
 

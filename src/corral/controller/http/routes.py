@@ -18,7 +18,15 @@ from corral.controller.http.resources import (
     probes,
     workload,
 )
-from corral.controller.http.resources.accounts import roles, tokens, users
+from corral.controller.http.resources.accounts import (
+    login,
+    own_account,
+    roles,
+    sessions,
+    tokens,
+    user_credentials,
+    users,
+)
 from corral.controller.http.resources.groups import (
     apply,
     deployments,
@@ -55,8 +63,12 @@ from corral.controller.http.resources.why import why
 ROUTES: Final[tuple[Route, ...]] = with_description(
     (
         *probes.ROUTES,
+        *login.ROUTES,
+        *own_account.ROUTES,
+        *sessions.ROUTES,
         *tokens.ROUTES,
         *users.ROUTES,
+        *user_credentials.ROUTES,
         *roles.ROUTES,
         *join_tokens.ROUTES,
         *nodes.ROUTES,

@@ -164,6 +164,8 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
     status: int = 200
     before: dict[str, object] | None = None
     after: dict[str, object] | None = None
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    """More headers of the answer, such as a cookie; an answer that is given again lacks them."""
     remembered: bool = True
     """Its answer is kept under the request's idempotency key; not needed where nothing is changed."""
 

@@ -1,4 +1,4 @@
-"""Removal of what has expired: tokens, idempotency records, and history beyond the configured retention."""
+"""Removal of what has expired: tokens, sessions, idempotency records, and history beyond the configured retention."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Final, Self
 import msgspec
 import structlog
 
+from corral.controller.accounts.user_sessions import UserSessions
 from corral.controller.http.pipeline.idempotency import expired
 from corral.controller.instances.retention import forgotten
 from corral.controller.state.cluster_state import ClusterState
@@ -59,12 +60,20 @@ class Housekeeping:
     """Periodic sweeps. Use as `async with`. A failed sweep is repeated with the next one."""
 
     def __init__(
-        self, *, config: ControllerConfig, store: Store, ledger: Ledger, epoch: Epoch, clock: Clock
+        self,
+        *,
+        config: ControllerConfig,
+        store: Store,
+        ledger: Ledger,
+        user_sessions: UserSessions,
+        epoch: Epoch,
+        clock: Clock,
     ) -> None:
         self._reads = store.reads
         self._commits = store.commits
         self._epoch = epoch
         self._ledger = ledger
+        self._user_sessions = user_sessions
         self._clock = clock
         self._instances = config.instances
         self._keep_versions = config.templates.keep_versions
@@ -202,6 +211,7 @@ class Housekeeping:
             if stored.record.expires_at + _JOIN_TOKEN_MEMORY < now:
                 steps.append(JOIN_TOKENS.delete(token_id, expect=stored.revision))
         steps = steps[:_PER_COMMIT]
+        steps += self._user_sessions.upkeep(now)
         steps += itertools.islice(surplus_versions(state, keep=self._keep_versions), _PER_COMMIT)
         steps += forgotten(state, config=self._instances, now=now, limit=_PER_COMMIT)
         return steps

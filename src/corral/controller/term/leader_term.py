@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from corral.controller.accounts.user_sessions import UserSessions
 from corral.controller.distribution.service import Distribution
 from corral.controller.events.hub import EventHub
 from corral.controller.http.pipeline.api_context import TermContext
@@ -189,7 +190,7 @@ class _TermStart:
             await self._load_groups(nodes, nodes.group_folder)
         services = TermServices(deps, nodes, ledger=ledger, hub=hub, writer=self._writer, stack=stack)
         self._followers.add("modules on nodes", services.node_modules, before="events")
-        await stack.enter_async_context(self._housekeeping())
+        await stack.enter_async_context(self._housekeeping(services.http.user_sessions))
         self._keep_running("followers/resync", self._followers.run)
         self._keep_running("distribution/warm", nodes.distribution.run)
         self._keep_running("dispatch/repeat", nodes.instances.dispatcher.run)
@@ -197,6 +198,7 @@ class _TermStart:
         self._keep_running("reconcile/run", nodes.reconciler.run)
         stack.push_async_callback(services.modules.close)
         await services.modules.open()
+        self._announce_first_admin(services)
         return LeaderTerm(
             epoch=deps.epoch,
             store=deps.store,
@@ -236,6 +238,12 @@ class _TermStart:
         )
         await self._ledger.commit(event, *opening, *self._unreadable())
 
+    def _announce_first_admin(self, services: TermServices) -> None:
+        """Say how to become the first administrator, for as long as none has a password."""
+        code = services.http.logins.first_admin_code()
+        if code is not None:
+            self._deps.announce(f"first-admin: {self._deps.first_admin_url}#{code}")
+
     def _unreadable(self) -> list[Draft]:
         """The events of unreadable documents: each new leader reports them again until they are repaired, and
         of many only the first ones."""
@@ -244,8 +252,9 @@ class _TermStart:
             for each in itertools.islice(self._state.quarantine, _REPORTED_UNREADABLE)
         ]
 
-    def _housekeeping(self) -> Housekeeping:
+    def _housekeeping(self, user_sessions: UserSessions) -> Housekeeping:
         return Housekeeping(
+            user_sessions=user_sessions,
             config=self._deps.config,
             store=self._deps.store,
             ledger=self._ledger,

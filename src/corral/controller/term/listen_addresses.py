@@ -93,3 +93,12 @@ def with_ports(config: ControllerConfig, chosen: ChosenPorts) -> ControllerConfi
         grpc=msgspec.structs.replace(config.grpc, listen=grpc_listen),
         bootstrap=msgspec.structs.replace(config.bootstrap, listen=bootstrap),
     )
+
+
+def first_admin_url(http: HttpSection, reached: str) -> str:
+    """The address of the page of the first administrator. Its code is accepted over TLS and on this host alone, so without
+    TLS it is the address for this host."""
+    listen = parse_address(http.listen, any_port=True)
+    if http.scheme == "http" and listen.host in WILDCARDS:
+        reached = str(Address(LOCALHOST[1], parse_address(reached).port))
+    return f"{http.scheme}://{reached}/first-admin"

@@ -10,6 +10,7 @@ import contextlib
 import datetime as dt
 import functools
 import pathlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -55,6 +56,10 @@ _MODULES_SHARE: Final = 0.4
 """The share of the shutdown budget in which modules have to stop."""
 
 
+def print_line(line: str) -> None:
+    print(line, flush=True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TermDeps:
     """The dependencies of a term: the epoch it was elected under, and what the controller has in any role.
@@ -73,6 +78,10 @@ class TermDeps:
     entropy: Entropy
     api_url: str = ""
     """The URL under which instances reach the API."""
+    first_admin_url: str = ""
+    """The address of the page that makes the first administrator, without its code."""
+    announce: Callable[[str], None] = print_line
+    """Tells whoever started this process; what it is told is in no log."""
     found_cluster: bool = False
     """Create a new cluster even where one existed."""
     ahead_of_store: set[str] = field(default_factory=set)

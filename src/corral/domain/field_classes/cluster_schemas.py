@@ -131,7 +131,26 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     "ReadyShape": fields(open="status role epoch notes"),
     "PingShape": fields(open="pong version cluster"),
     # controller.http.resources.tokens
-    "MeShape": fields(open="user token permissions grants"),
+    "LoginShape": fields(
+        open="user display_name session kind expires_at recovery_codes_left return_path",
+        shown_once="csrf token",
+    ),
+    "MeShape": fields(
+        open="user display_name must_change_password has_totp token session permissions grants"
+    ),
+    # controller.http.resources.accounts.own_account
+    "TotpSetupShape": fields(shown_once="secret uri setup"),
+    "RecoveryCodesShape": fields(shown_once="codes"),
+    # controller.http.resources.accounts.sessions
+    "SessionShape": fields(
+        open="id user kind authenticated_by created_at last_used_at expires_at revision",
+        sensitive="address agent",
+    ),
+    # Everybody sees where he himself has logged in.
+    "OwnSessionShape": fields(
+        open="id kind authenticated_by address agent created_at last_used_at expires_at current"
+    ),
+    "OwnSessionList": fields(open="items next"),
     "GrantShape": fields(open="permissions scopes"),
     "Scope": fields(open="groups nodes"),
     "TokenShape": fields(
@@ -140,7 +159,10 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     "NewTokenShape": fields(open="warning", shown_once="token"),
     # controller.http.resources.accounts
     "UserShape": fields(
-        open="name display_name bindings permissions locked tokens created_at created_by revision"
+        open=(
+            "name display_name bindings permissions locked provider provider_bindings has_password "
+            "must_change_password has_totp login_delayed_seconds sessions tokens created_at created_by revision"
+        )
     ),
     "LockShape": fields(open="by at", text="reason"),
     "Binding": fields(open="role scope"),

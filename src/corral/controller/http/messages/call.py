@@ -9,9 +9,10 @@ from typing import Annotated, ClassVar, Generic, TypeVar
 
 import msgspec
 
+from corral.controller.http.messages.request import HttpRequest
 from corral.controller.state.ledger import Actor
 from corral.domain.access import Access
-from corral.domain.ids import CallerId
+from corral.domain.ids import CallerId, UserName, UserSessionId
 
 NAME_MAX = 64
 TEXT_MAX = 500
@@ -54,6 +55,12 @@ class NoQuery(Query, frozen=True, kw_only=True):
     """Takes no parameters."""
 
 
+class TicketedQuery(Query, frozen=True, kw_only=True):
+    """Of streams and downloads, which browsers open without headers of their own."""
+
+    ticket: Annotated[str, msgspec.Meta(max_length=200, description="Instead of a token.")] | None = None
+
+
 class Confirmed(Query, frozen=True, kw_only=True):
     """Of what may give up instances or worlds."""
 
@@ -73,10 +80,24 @@ class Caller:
     encrypting what only this caller may see; a caller with a ticket has shown none."""
 
     id: CallerId
+    user: UserName
+    """Whose rights it has."""
     actor: Actor
     access: Access
     credential: str = ""
     expires_at: dt.datetime | None = None
+    session: UserSessionId | None = None
+    """The session that it has logged in to; None: it has a token."""
+
+    @property
+    def noun(self) -> str:
+        """Whose limits count for it, in sentences."""
+        return "token" if self.session is None else "user"
+
+    @property
+    def limit_key(self) -> str:
+        """Whose limits count for it: those of the token, or of the user in all of its sessions."""
+        return self.id if self.session is None else f"user:{self.user}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,3 +123,15 @@ class ApiCall(Generic[B, Q]):
     """The id of the request."""
     raw: bytes = b""
     """The body as it was sent, where it was read whole: a document is kept as it was written."""
+    http: HttpRequest | None = None
+    """The request itself, for cookies and the agent of a browser."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginCall(Generic[B, Q]):
+    """One request of somebody who is not known yet."""
+
+    body: B
+    query: Q
+    now: dt.datetime
+    http: HttpRequest

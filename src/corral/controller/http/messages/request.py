@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from corral.domain.causes import request_id
 from corral.errors import Code, Rejected
+from corral.system.addresses import LOOPBACK, counted_as
 from corral.system.entropy import Entropy, new_id
 
 Message = MutableMapping[str, Any]
@@ -109,6 +110,17 @@ class HttpRequest:
     def header(self, name: bytes) -> str | None:
         value = self._headers.get(name)
         return None if value is None else value.decode("latin-1").strip()
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether it came over TLS."""
+        return self.scope.get("scheme") in ("https", "wss")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether both of its ends are on this host, and nothing of it leaves the host."""
+        reached, _ = self.scope.get("server") or ("", 0)
+        return counted_as(self.address) == LOOPBACK and counted_as(str(reached)) == LOOPBACK
 
     @property
     def id_header(self) -> tuple[bytes, bytes]:

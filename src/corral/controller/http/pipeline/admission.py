@@ -16,7 +16,7 @@ import msgspec
 
 from corral.controller.http.messages.call import ApiCall, Caller
 from corral.controller.http.messages.request import HttpRequest
-from corral.controller.http.messages.request_decoder import BodyDecoder, QueryDecoder
+from corral.controller.http.messages.request_decoder import BodyDecoder, QueryDecoder, query_pairs
 from corral.controller.http.pipeline.api_context import CurrentTerm, ProcessContext, TermContext
 from corral.controller.http.pipeline.authentication import authenticate, authorise, redeem
 from corral.controller.http.pipeline.idempotency import Guard, guard_of
@@ -169,7 +169,7 @@ class RouteAdmission:
             leading.rates.stranger(request.address)
             raise
         request.made_by(caller.actor.name)
-        leading.rates.admit(caller.id, cost=self.cost(request))
+        leading.rates.admit(caller, cost=self.cost(request))
         assert isinstance(self._route.permission, Permission), "only probes are public"
         authorise(caller, self._route.permission)
         check_scope(
@@ -194,6 +194,13 @@ class RouteAdmission:
 
     def query(self, request: HttpRequest) -> Any:
         return self._query.decode(request.query)
+
+    def ticket(self, request: HttpRequest) -> str | None:
+        """The ticket in the query, which is decoded once it is known who asks."""
+        try:
+            return next((value for name, value in query_pairs(request.query) if name == "ticket"), None)
+        except Rejected:
+            return None
 
     async def read_body(self, request: HttpRequest) -> bytes:
         """The body's bytes; BAD_REQUEST for one where none is taken, UNSUPPORTED_MEDIA_TYPE."""
@@ -224,4 +231,5 @@ class RouteAdmission:
             last_event_id=request.header(b"last-event-id"),
             request=request.id,
             raw=raw,
+            http=request,
         )

@@ -34,6 +34,7 @@ from corral.controller.http.pipeline.mutation_servers import (
 from corral.controller.http.pipeline.read_servers import (
     AssetServer,
     DownloadServer,
+    LoginServer,
     ProbeServer,
     ProxyReadServer,
     ReadServer,
@@ -48,6 +49,7 @@ from corral.controller.http.pipeline.route_table import (
     Build,
     Download,
     FormUpload,
+    LoginRoute,
     Mutate,
     Once,
     Probe,
@@ -266,6 +268,8 @@ def server_of(route: Route, *, setting: ProcessContext, gate: CurrentTerm) -> Ro
             return ReadServer(route, admission)
         case ProxyRead():
             return ProxyReadServer(route, admission)
+        case LoginRoute():
+            return LoginServer(route, admission)
         case Asset():
             return AssetServer(route, admission)
         case Report():

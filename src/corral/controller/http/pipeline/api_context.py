@@ -15,7 +15,12 @@ from typing import Final, Protocol
 
 import msgspec
 
+from corral.controller.accounts.logins import KeySource, Logins
+from corral.controller.accounts.oidc import OidcLogin
+from corral.controller.accounts.passwords import Passwords
 from corral.controller.accounts.principals import ACCOUNT_EVENTS, Principals
+from corral.controller.accounts.user_sessions import PREFIX as SESSION_PREFIX
+from corral.controller.accounts.user_sessions import UserSessions
 from corral.controller.consoles.service import Consoles
 from corral.controller.distribution.instance_files import FileListing, FilePart
 from corral.controller.distribution.node_caches import CacheReport, SyncAnswer
@@ -44,12 +49,13 @@ from corral.controller.workload.service import Workloads
 from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import CallerId, Epoch
 from corral.domain.records import ApiTokenRecord
-from corral.errors import Code, Retryable
+from corral.errors import Bug, Code, Retryable
+from corral.pki.keys import ClusterKey
 from corral.store.port import BlobEngine, ReadEngine
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
 from corral.system.controller_config import HttpLimitsSection, TemplatesSection
-from corral.system.entropy import Entropy
+from corral.system.entropy import Entropy, SystemEntropy
 from corral.version import VERSION
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -57,6 +63,10 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 BODY_LIMIT: Final = 1024 * 1024
 _LARGE_BODIES: Final = 4
 _LARGE_BODIES_OF_TOKEN: Final = 2
+
+
+def _no_cluster_key() -> ClusterKey:
+    raise Bug("this process was given no cluster key")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +88,13 @@ class ProcessContext:
     """Longest pause of an upload that has been fast so far."""
     templates: TemplatesSection = field(default_factory=TemplatesSection)
     heartbeat_seconds: float = HEARTBEAT_SECONDS
+    allow_insecure_login: bool = False
+    passwords: Passwords = field(default_factory=lambda: Passwords(entropy=SystemEntropy()))
+    """Whoever makes another one closes it."""
+    oidc: OidcLogin | None = None
+    """Logins with a provider of OpenID Connect, if one is configured."""
+    cluster_key: KeySource = _no_cluster_key
+    """Opens the second factors of users."""
     instances_are_root: bool = False
     """Instances on this host run as root: a caller who may start one can read all data of the controller."""
     scheme: str = "http"
@@ -268,11 +285,22 @@ class TermContext:
     """Requests with bodies of more than `body_limit`, which are held in memory."""
     rates: RequestRates = field(init=False)
     token_uses: TokenUses = field(init=False)
+    user_sessions: UserSessions = field(init=False)
     principals: Principals = field(init=False)
+    logins: Logins = field(init=False)
 
     def __post_init__(self) -> None:
         setting, limits = self.setting, self.setting.limits
-        self.principals = Principals(self.state)
+        self.user_sessions = UserSessions(self.state)
+        self.principals = Principals(self.state, self.user_sessions)
+        self.logins = Logins(
+            ledger=self.ledger,
+            sessions=self.user_sessions,
+            passwords=setting.passwords,
+            key=setting.cluster_key,
+            clock=setting.clock,
+            entropy=setting.entropy,
+        )
         self.attempts = Attempts(state=self.state, ledger=self.ledger, entropy=setting.entropy)
         self.audit_reads = AuditReads(ledger=self.ledger, writer=self.writer, clock=setting.clock)
         self.tickets = Tickets(clock=setting.clock, entropy=setting.entropy, per_caller=limits.tickets)
@@ -284,11 +312,19 @@ class TermContext:
         self.rates = RequestRates(limits, clock=setting.clock)
         self.token_uses = TokenUses(self.state.tokens)
 
+    def note_use(self, caller: CallerId, now: dt.datetime) -> None:
+        """A request, or an open stream, of a token or a session."""
+        if caller.startswith(SESSION_PREFIX):
+            self.user_sessions.note_use(caller, now)
+        else:
+            self.token_uses.note(caller, now)
+
     def _pool(self, what: str, *, limit: int, per_caller: int) -> OpenStreams:
         pool = OpenStreams(
             what=what,
             clock=self.setting.clock,
             principals=self.principals,
+            note_use=self.note_use,
             limit=limit,
             per_caller=per_caller,
         )

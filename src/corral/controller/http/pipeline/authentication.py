@@ -1,4 +1,4 @@
-"""Authentication of callers (bearer token, ticket, workload token), and authorisation by permission."""
+"""Authentication of callers (token, session, ticket, workload token), and authorisation by permission."""
 
 from __future__ import annotations
 
@@ -7,43 +7,93 @@ import ipaddress
 from collections.abc import Sequence
 
 from corral.controller.accounts.principals import Principal
+from corral.controller.accounts.user_sessions import PREFIX as SESSION_PREFIX
+from corral.controller.accounts.user_sessions import is_of_session
 from corral.controller.http.messages.call import Caller
 from corral.controller.http.messages.request import HttpRequest
 from corral.controller.http.pipeline.api_context import Network, TermContext
+from corral.controller.http.pipeline.session_cookie import CSRF_HEADER, cookie_name, cookie_values
 from corral.controller.state.api_tokens import verify
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Actor
 from corral.controller.workload.tokens import PREFIX, WorkloadRun
 from corral.domain.access import granting_roles
+from corral.domain.accounts.records import SessionRecord
 from corral.domain.groups.group import Category
 from corral.domain.groups.plan_resolution import effective_category
-from corral.domain.ids import CallerId
+from corral.domain.ids import CallerId, UserSessionId
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 
 
 def authenticate(leading: TermContext, request: HttpRequest, *, now: dt.datetime) -> Caller:
-    """The caller of the bearer token; UNAUTHENTICATED without a valid one."""
+    """The caller of the bearer token, or of the session in a cookie; UNAUTHENTICATED without a valid one."""
+    if request.header(b"authorization") is not None:
+        return _by_header(leading, request, now=now)
+    values = cookie_values(request, cookie_name(request, leading.state.identity.id))
+    if values:
+        return _by_cookie(leading, request, values, now=now)
+    raise Rejected(
+        Code.UNAUTHENTICATED,
+        "the request carries no token and no session",
+        hint="send 'Authorization: Bearer corral_…', or log in",
+    )
+
+
+def _by_header(leading: TermContext, request: HttpRequest, *, now: dt.datetime) -> Caller:
     credential = _bearer(request, "send 'Authorization: Bearer corral_…'")
+    if is_of_session(credential):
+        session = leading.user_sessions.prove_header(credential, now=now)
+        return _session_caller(leading, request, session, credential, now=now)
     token = verify(leading.state.tokens, credential, now=now)
     principal = leading.principals.of_token(token)
     if principal is None:
-        raise Rejected(
-            Code.UNAUTHENTICATED,
-            leading.principals.reason(CallerId(token.id), now),
-            hint="ask an administrator",
-        )
-    leading.token_uses.note(principal.id, now)
+        raise _without_user(leading, CallerId(token.id), now)
+    leading.note_use(principal.id, now)
     return _caller(principal, request, credential)
+
+
+def _by_cookie(
+    leading: TermContext, request: HttpRequest, values: Sequence[str], *, now: dt.datetime
+) -> Caller:
+    """The caller of one of these cookies. What it shows beside the cookie, and no other program on this host receives,
+    seals its answers."""
+    csrf = request.header(CSRF_HEADER) or ""
+    refused: Rejected | None = None
+    for value in values:
+        try:
+            session = leading.user_sessions.prove_cookie(value, csrf, now=now)
+        except Rejected as error:
+            refused = refused or error
+        else:
+            return _session_caller(leading, request, session, csrf, now=now)
+    assert refused is not None, "there is a cookie"
+    raise refused
+
+
+def _session_caller(
+    leading: TermContext, request: HttpRequest, session: SessionRecord, credential: str, *, now: dt.datetime
+) -> Caller:
+    principal = leading.principals.of_session(session)
+    if principal is None:
+        raise _without_user(leading, CallerId(session.id), now)
+    leading.note_use(principal.id, now)
+    return _caller(principal, request, credential)
+
+
+def _without_user(leading: TermContext, id: CallerId, now: dt.datetime) -> Rejected:
+    return Rejected(Code.UNAUTHENTICATED, leading.principals.reason(id, now), hint="ask an administrator")
 
 
 def _caller(principal: Principal, request: HttpRequest, credential: str = "") -> Caller:
     return Caller(
         id=principal.id,
+        user=principal.user,
         actor=Actor(name=principal.name, address=request.address, label=principal.label),
         access=principal.access,
         credential=credential,
         expires_at=principal.expires_at,
+        session=UserSessionId(principal.id) if principal.id.startswith(SESSION_PREFIX) else None,
     )
 
 
@@ -94,13 +144,25 @@ def _bearer(request: HttpRequest, hint: str) -> str:
 
 def redeem(leading: TermContext, request: HttpRequest, ticket: str, *, now: dt.datetime) -> Caller:
     """The caller of a ticket; its token must still be valid."""
-    principal = leading.principals.find(leading.tickets.redeem(ticket), now)
+    id = leading.tickets.redeem(ticket)
+    principal = leading.principals.find(id, now)
     if principal is None:
-        raise Rejected(
-            Code.UNAUTHENTICATED, "the token behind this ticket was revoked or expired", hint="log in again"
-        )
-    leading.token_uses.note(principal.id, now)
+        why = leading.principals.reason(id, now)
+        raise Rejected(Code.UNAUTHENTICATED, f"the ticket is void: {why}", hint="log in again")
+    leading.note_use(principal.id, now)
     return _caller(principal, request)
+
+
+def require_private(request: HttpRequest, *, insecure: bool = False) -> None:
+    """INSECURE_LOGIN for a connection that others may read: plain HTTP from another host. `insecure`: the configuration
+    allows it."""
+    if request.is_secure or request.is_local or insecure:
+        return
+    raise Rejected(
+        Code.INSECURE_LOGIN,
+        "nobody can log in over plain HTTP from another host: anybody on the way could read the password",
+        hint="set up TLS (http.tls.mode), log in on the controller's host, or set http.allow_insecure_login",
+    )
 
 
 def authorise(caller: Caller, permission: Permission) -> None:
@@ -110,8 +172,15 @@ def authorise(caller: Caller, permission: Permission) -> None:
         raise Rejected(
             Code.FORBIDDEN,
             f"role {role} does not grant '{permission}'" if role else f"'{permission}' is not granted",
-            hint=f"use a token of role {' or '.join(granting_roles(permission))}",
+            hint=_granting(caller, permission),
         )
+
+
+def _granting(caller: Caller, permission: Permission) -> str:
+    roles = granting_roles(permission)
+    if caller.session is not None:
+        return f"ask an administrator: it is part of {' and '.join(roles)}"
+    return f"use a token of role {' or '.join(roles)}"
 
 
 def is_within(address: str, networks: Sequence[Network]) -> bool:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
-from collections.abc import Coroutine, Iterator
+import datetime as dt
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, TypeVar
 
 from corral.controller.accounts.principals import Principals
@@ -18,12 +19,14 @@ from corral.controller.http.messages.call import Caller
 from corral.domain.events import Cursor, Event
 from corral.domain.ids import CallerId
 from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.system.addresses import counted_as
 from corral.system.aio.tasks import first_of
 from corral.system.aio.token_bucket import TokenBuckets
 from corral.system.clock import Clock
 from corral.system.controller_config import HttpLimitsSection
 
 T = TypeVar("T")
+NoteUse = Callable[[CallerId, dt.datetime], None]
 
 _LONGEST_TIMER_SECONDS: Final = 30.0
 """Expiry is wall time and wall time may step: a timer looks again after this long at the latest."""
@@ -36,8 +39,9 @@ _STRANGERS_BURST: Final = 50
 class OpenStream:
     """One stream. `closing` is resolved with the reason when it has to end, whatever it is doing."""
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Caller, note_use: NoteUse) -> None:
         self.caller = caller
+        self._note_use = note_use
         self.closing: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -48,9 +52,10 @@ class OpenStream:
     def watch_expiry(self, clock: Clock) -> None:
         if self.caller.expires_at is None or self.closing.done():
             return
+        self._note_use(self.caller.id, clock.now())  # a session with an open stream is in use
         left = (self.caller.expires_at - clock.now()).total_seconds()
         if left <= 0:
-            self.close("the token expired")
+            self.close("the session expired" if self.caller.session else "the token expired")
             return
         delay = min(left, _LONGEST_TIMER_SECONDS)
         self._timer = asyncio.get_running_loop().call_later(delay, self.watch_expiry, clock)
@@ -64,15 +69,23 @@ class OpenStreams:
     """A pool with a limit in all and one for each caller, so that one cannot use up the whole pool."""
 
     def __init__(
-        self, *, what: str, clock: Clock, principals: Principals, limit: int, per_caller: int
+        self,
+        *,
+        what: str,
+        clock: Clock,
+        principals: Principals,
+        note_use: NoteUse,
+        limit: int,
+        per_caller: int,
     ) -> None:
         self._what = what
         self._clock = clock
         self._principals = principals
+        self._note_use = note_use
         self._limit = limit
         self._per_caller = per_caller
         self._open: set[OpenStream] = set()
-        self._counts: collections.Counter[CallerId] = collections.Counter()
+        self._counts: collections.Counter[str] = collections.Counter()
         self._over: str | None = None
 
     def __len__(self) -> int:
@@ -81,11 +94,11 @@ class OpenStreams:
     def _admit(self, caller: Caller) -> None:
         if self._over is not None:
             raise Retryable(Code.SHUTTING_DOWN, self._over, hint="ask the leader", retry_after=1.0)
-        own = self._counts[caller.id]
+        own = self._counts[caller.limit_key]
         if self._per_caller and own >= self._per_caller:
             raise Retryable(
                 Code.RATE_LIMITED,
-                f"the token has {own} {self._what} open already",
+                f"the {caller.noun} has {own} {self._what} open already",
                 hint="close some, use another token, or try again later",
                 retry_after=5.0,
             )
@@ -101,9 +114,9 @@ class OpenStreams:
     def opened(self, caller: Caller) -> Iterator[OpenStream]:
         """Register one for as long as it lasts. RATE_LIMITED when too many are open."""
         self._admit(caller)
-        stream = OpenStream(caller)
+        stream = OpenStream(caller, self._note_use)
         self._open.add(stream)
-        self._counts[caller.id] += 1
+        self._counts[caller.limit_key] += 1
         stream.watch_expiry(self._clock)
         self._check(stream)  # something may have changed since the caller was authenticated
         try:
@@ -111,9 +124,9 @@ class OpenStreams:
         finally:
             stream.forget_expiry()
             self._open.discard(stream)
-            self._counts[caller.id] -= 1
-            if not self._counts[caller.id]:
-                del self._counts[caller.id]
+            self._counts[caller.limit_key] -= 1
+            if not self._counts[caller.limit_key]:
+                del self._counts[caller.limit_key]
 
     async def within(self, stream: OpenStream, work: Coroutine[Any, Any, T], *, otherwise: str) -> T:
         """The result of `work`, unless the rights of the caller or this term end before it does; `otherwise` is the text
@@ -164,23 +177,41 @@ class RequestRates:
     def __init__(self, limits: HttpLimitsSection, *, clock: Clock) -> None:
         self._per_second = limits.requests_per_second
         self._burst = limits.burst
-        self._callers = TokenBuckets[CallerId](
+        self._callers = TokenBuckets[str](
             burst=limits.burst, per_second=limits.requests_per_second, monotonic=clock.monotonic
         )
         self._strangers = TokenBuckets[str](
             burst=_STRANGERS_BURST, per_second=STRANGERS_PER_SECOND, monotonic=clock.monotonic
         )
+        self._logins_per_minute = limits.logins_per_minute
+        self._logins = TokenBuckets[str](
+            burst=max(1, limits.logins_per_minute),
+            per_second=limits.logins_per_minute / 60,
+            monotonic=clock.monotonic,
+        )
 
-    def admit(self, caller: CallerId, *, cost: int = 1) -> None:
+    def admit(self, caller: Caller, *, cost: int = 1) -> None:
         """RATE_LIMITED when this caller sends requests faster than it may. `cost`: as how many this one counts."""
-        if self._per_second and not self._callers.take(caller, min(cost, self._burst)):
+        if self._per_second and not self._callers.take(caller.limit_key, min(cost, self._burst)):
             counted = f"; this request counts as {cost}" if cost > 1 else ""
-            raise _too_often(f"the token asks more often than {self._per_second} times a second{counted}")
+            raise _too_often(
+                f"the {caller.noun} asks more often than {self._per_second} times a second{counted}"
+            )
 
     def stranger(self, address: str) -> None:
         """Count a caller with refused credentials; RATE_LIMITED when the address tries too often."""
         if self._per_second and not self._strangers.take(address):
             raise _too_often(f"{address} was refused more often than {STRANGERS_PER_SECOND} times a second")
+
+    def login(self, address: str) -> None:
+        """Count a login, whatever comes of it; RATE_LIMITED when the address tries too often."""
+        if self._logins_per_minute and not self._logins.take(counted_as(address)):
+            raise Retryable(
+                Code.RATE_LIMITED,
+                f"more than {self._logins_per_minute} logins a minute came from this address",
+                hint="wait, or use a token",
+                retry_after=60 / self._logins_per_minute,
+            )
 
 
 def _too_often(why: str) -> Retryable:

@@ -159,7 +159,8 @@ async def record(
         body = _filled(body, committed.number)
         if attempt is not None:
             attempt.settled()
-    return AnsweredMutation(body, shaped(admitted.shown(body), status=mutation.status))
+    answer = shaped(admitted.shown(body), status=mutation.status, headers=mutation.headers)
+    return AnsweredMutation(body, answer)
 
 
 async def _attempts(

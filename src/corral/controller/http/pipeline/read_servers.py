@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from corral.controller.http.messages.call import SharedCall
+from corral.controller.http.messages.call import LoginCall, SharedCall
 from corral.controller.http.messages.request import HttpRequest
 from corral.controller.http.messages.responses import EVENT_STREAM, ApiResponse, shaped
 from corral.controller.http.pipeline.admission import AdmittedRequest, RouteAdmission
@@ -16,6 +16,7 @@ from corral.controller.http.pipeline.authentication import (
     authenticate_workload,
     has_workload_token,
     is_within,
+    require_private,
 )
 from corral.controller.http.pipeline.caller_limits import OpenStream
 from corral.controller.http.pipeline.handler_parameters import bound
@@ -24,6 +25,7 @@ from corral.controller.http.pipeline.route_table import (
     PUBLIC,
     Asset,
     Download,
+    LoginRoute,
     Probe,
     ProxyRead,
     Read,
@@ -137,6 +139,24 @@ def _unless_held(answer: ApiResponse, request: HttpRequest) -> ApiResponse:
     return ApiResponse(status=304, headers=answer.headers)
 
 
+class LoginServer:
+    """Serves a `LoginRoute`."""
+
+    def __init__(self, route: LoginRoute, admission: RouteAdmission) -> None:
+        self._handler = bound(route.handler, given=1)
+        self._admission = admission
+
+    async def answer(self, request: HttpRequest) -> ApiResponse:
+        admission = self._admission
+        leading = admission.leading()
+        leading.rates.login(request.address)
+        require_private(request, insecure=admission.setting.allow_insecure_login)
+        query = admission.query(request)
+        body = await admission.decode_body(await admission.read_body(request))
+        now = admission.setting.clock.now()
+        return await self._handler(leading, LoginCall(body=body, query=query, now=now, http=request))
+
+
 class StreamServer:
     """Serves a `Stream`."""
 
@@ -146,16 +166,13 @@ class StreamServer:
         self._admission = admission
 
     async def answer(self, request: HttpRequest) -> ApiResponse | None:
-        admitted = await self._admission.admit(request, ticket_of=self._ticket)
+        admitted = await self._admission.admit(request, ticket_of=self._admission.ticket)
         if request.method == "HEAD":
             return ApiResponse(content_type=EVENT_STREAM)
         with _opened(self._admission, admitted, self._route.path) as stream:
             pump = await self._handler(admitted.leading, admitted.call)
             await serve_stream(request=request, stream=stream, pump=pump, headers=(request.id_header,))
         return None
-
-    def _ticket(self, request: HttpRequest) -> str | None:
-        return getattr(self._admission.query(request), "ticket", None) if self._route.ticketed else None
 
 
 class DownloadServer:
@@ -167,7 +184,7 @@ class DownloadServer:
         self._admission = admission
 
     async def answer(self, request: HttpRequest) -> None:
-        admitted = await self._admission.admit(request)
+        admitted = await self._admission.admit(request, ticket_of=self._admission.ticket)
         with _opened(self._admission, admitted, self._path) as stream:
             content = await self._handler(admitted.leading, admitted.call)
             await serve_download(
@@ -184,7 +201,7 @@ class SocketServer:
         self._admission = admission
 
     async def answer(self, request: HttpRequest) -> None:
-        admitted = await self._admission.admit(request, ticket_of=_unless_authorised)
+        admitted = await self._admission.admit(request, ticket_of=self._ticket)
         if not request.is_socket:
             raise Rejected(
                 Code.BAD_REQUEST,
@@ -194,6 +211,11 @@ class SocketServer:
         with _opened(self._admission, admitted, self._path) as stream:
             dialogue = await self._handler(admitted.leading, admitted.call)
             await serve_socket(request=request, stream=stream, dialogue=dialogue)
+
+    def _ticket(self, request: HttpRequest) -> str | None:
+        if request.header(b"authorization") is not None:
+            return None
+        return ticket_of(request) or self._admission.ticket(request)
 
 
 class RelayServer:
@@ -215,7 +237,3 @@ def _opened(admission: RouteAdmission, admitted: AdmittedRequest, path: str) -> 
         admission.setting.metrics.streams(path).track_inprogress(),
     ):
         yield stream
-
-
-def _unless_authorised(request: HttpRequest) -> str | None:
-    return ticket_of(request) if request.header(b"authorization") is None else None

@@ -10,6 +10,7 @@ The kind of a route determines what it may do:
 - a `Stream` does not end by itself, a `Download` is as long as it is, a `Socket` is a WebSocket, an
   `Asset` is a whole file that browsers keep;
 - a `Relay` hands a request on to a module, which declares what it takes and what permission that needs;
+- a `LoginRoute` is for those who are not known yet: it gives them a session, and audits that itself;
 - a `Report` comes from a workload, by the token of its run, and is neither stored nor audited;
 - a `ProxyRead` is a read that instances of proxies may make, too.
 """
@@ -24,7 +25,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
-from corral.controller.http.messages.call import ApiCall, NoQuery, Query
+from corral.controller.http.messages.call import ApiCall, NoQuery, Query, TicketedQuery
 from corral.controller.http.messages.responses import ApiResponse
 from corral.controller.http.pipeline.api_context import CurrentTerm, ProcessContext
 from corral.controller.http.pipeline.scoping import Scoping, scoping_of
@@ -104,6 +105,8 @@ class Dialogue(Protocol):
         """Take a message; what is returned answers it. One at a time, in their order."""
 
 
+LoginHandler = Callable[..., Awaitable[ApiResponse]]
+"""(call): a `LoginCall`"""
 DownloadHandler = Callable[..., Awaitable[Content]]
 """(call)"""
 SocketHandler = Callable[..., Awaitable[Dialogue]]
@@ -150,6 +153,8 @@ class Route:
     `Host` that is allowed."""
 
     mutates: ClassVar[bool] = False
+    ticketed: ClassVar[bool] = False
+    """A ticket in the query stands in for a token or a session: browsers cannot set headers on streams and downloads."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.permission, Permission | Public | Itself):
@@ -158,6 +163,8 @@ class Route:
             raise ValueError(f"{self.name} mixes up callers and workloads")
         if self.method not in _METHODS or not self.path.startswith("/") or not self.summary:
             raise ValueError(f"{self.name} is not a well-formed route")
+        if self.ticketed and not issubclass(self.query, TicketedQuery):
+            raise ValueError(f"{self.name} takes no ticket")
         if self.mutates and (self.method == "GET" or self.permission is PUBLIC):
             raise ValueError(f"{self.name} changes something: it needs a caller and another method")
 
@@ -315,8 +322,8 @@ class Stream(Route):
     """A stream of server-sent events."""
 
     handler: StreamHandler
-    ticketed: bool = False
-    """A ticket in the query stands in for a token: browsers cannot set headers on a stream."""
+    query: type[Query] = TicketedQuery
+    ticketed: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,6 +331,8 @@ class Download(Route):
     """Bytes of any length, sent as they are found."""
 
     handler: DownloadHandler
+    query: type[Query] = TicketedQuery
+    ticketed: ClassVar[bool] = True
     media: str = "application/octet-stream"
     """The media type of the API's description."""
 
@@ -333,6 +342,17 @@ class Socket(Route):
     """A WebSocket: server and client send JSON texts. A ticket may come as a subprotocol, in a header."""
 
     handler: SocketHandler
+    query: type[Query] = TicketedQuery
+    ticketed: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoginRoute(Route):
+    """A step of a login. Its logins are counted by address; those over connections that others can read are refused."""
+
+    handler: LoginHandler
+    permission: Permission | Public | Itself = PUBLIC
+    browser: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -356,8 +376,4 @@ def check_table(routes: Sequence[Route]) -> None:
 
 def public_routes(routes: Sequence[Route]) -> set[str]:
     """The routes that answer a caller without credentials in a header."""
-    return {
-        route.name
-        for route in routes
-        if route.permission is PUBLIC or (isinstance(route, Stream) and route.ticketed)
-    }
+    return {route.name for route in routes if route.permission is PUBLIC or route.ticketed}

@@ -10,6 +10,7 @@ import datetime as dt
 from typing import Final
 
 from corral.controller.accounts.one_time_codes import OneTimeCodes
+from corral.controller.http.messages.call import Caller
 from corral.domain.ids import CallerId
 from corral.errors import Code, Rejected
 from corral.system.clock import Clock
@@ -24,19 +25,19 @@ class Tickets:
 
     def __init__(self, *, clock: Clock, entropy: Entropy, per_caller: int) -> None:
         self._clock = clock
-        self._codes: OneTimeCodes[CallerId, CallerId] = OneTimeCodes(
+        self._codes: OneTimeCodes[str, CallerId] = OneTimeCodes(
             clock=clock,
             entropy=entropy,
             life_seconds=LIFE_SECONDS,
             most=_MAX_TICKETS,
             most_per_owner=per_caller,
             noun="ticket",
-            owner_noun="token",
+            owner_noun="caller",
         )
 
-    def issue(self, caller: CallerId) -> tuple[str, dt.datetime]:
+    def issue(self, caller: Caller) -> tuple[str, dt.datetime]:
         """A new ticket's text and when it lapses. RATE_LIMITED when too many are open."""
-        text = self._codes.issue(caller, caller)
+        text = self._codes.issue(caller.limit_key, caller.id)
         return text, self._clock.now() + dt.timedelta(seconds=LIFE_SECONDS)
 
     def redeem(self, text: str) -> CallerId:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from corral.controller.http.messages.call import ApiCall, Query
+from corral.controller.http.messages.call import ApiCall, Query, TicketedQuery
 from corral.controller.http.messages.paging import (
     Page,
     Since,
@@ -61,7 +61,7 @@ class AuditQuery(TimedPageQuery, frozen=True, kw_only=True):
     subject: Annotated[Filter, msgspec.Meta(description="Only what was done to this.")] = ""
 
 
-class AuditExportQuery(Query, frozen=True, kw_only=True):
+class AuditExportQuery(TicketedQuery, frozen=True, kw_only=True):
     since: Since | None = None
     until: Until | None = None
 

@@ -12,7 +12,7 @@ import msgspec
 from corral.controller.events.frames import EventShape, event_shape, position_frame
 from corral.controller.events.hub import EventHub
 from corral.controller.events.ring import EventSelection
-from corral.controller.http.messages.call import ApiCall, Caller, NoQuery, Query
+from corral.controller.http.messages.call import ApiCall, Caller, NoQuery, Query, TicketedQuery
 from corral.controller.http.messages.paging import (
     DEFAULT_LIMIT,
     MOST_MISPLACED,
@@ -69,11 +69,10 @@ class EventQuery(Query, frozen=True, kw_only=True):
     newest: Annotated[bool, msgspec.Meta(description="The last ones instead of the first.")] = False
 
 
-class EventStreamQuery(Query, frozen=True, kw_only=True):
+class EventStreamQuery(TicketedQuery, frozen=True, kw_only=True):
     types: Types | None = None
     subject: Subject | None = None
     after: After | None = None
-    ticket: Annotated[str, msgspec.Meta(max_length=200, description="Instead of a token.")] | None = None
 
 
 class TicketShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,7 +217,7 @@ def _position(last_event_id: str | None, after: str | None) -> Cursor | None:
 
 
 async def issue_ticket(tickets: Tickets, call: ApiCall[None, NoQuery]) -> TicketShape:
-    ticket, expires_at = tickets.issue(call.caller.id)
+    ticket, expires_at = tickets.issue(call.caller)
     return TicketShape(ticket=ticket, expires_at=expires_at)
 
 
@@ -241,13 +240,12 @@ ROUTES: Final[tuple[Route, ...]] = (
         summary="Follow events",
         query=EventStreamQuery,
         handler=stream_events,
-        ticketed=True,
     ),
     # Not a mutation: a ticket is never stored, and a second one does no harm.
     Read(
         method="POST",
         path="/api/v1/events/tickets",
-        permission=Permission.EVENTS_READ,
+        permission=Permission.SELF_READ,
         scope=Scoping.NEUTRAL,
         summary="A ticket for one event stream",
         response=TicketShape,

@@ -11,7 +11,7 @@ import msgspec
 
 from corral.controller.events.frames import frame, position_frame
 from corral.controller.events.hub import EventHub
-from corral.controller.http.messages.call import ApiCall, Query, RequestBody
+from corral.controller.http.messages.call import ApiCall, Query, RequestBody, TicketedQuery
 from corral.controller.http.messages.paging import DEFAULT_LIMIT, Limit, Page, Since, TimeRange, Until
 from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.pipeline.log_sources import JournalSource, LogSource, Numbered, RingSource
@@ -108,7 +108,7 @@ class LogQuery(Query, frozen=True, kw_only=True):
     never_empty: ClassVar[frozenset[str]] = frozenset({"request"})
 
 
-class LogStreamQuery(Query, frozen=True, kw_only=True):
+class LogStreamQuery(TicketedQuery, frozen=True, kw_only=True):
     source: Source
     after: Number | None = None
     tail: Annotated[int, msgspec.Meta(ge=0, le=1000, description="Begin with this many old ones.")] = 0

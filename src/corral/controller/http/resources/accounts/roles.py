@@ -65,7 +65,7 @@ class RoleEdit(RequestBody, frozen=True, kw_only=True):
 
 
 def _users(state: ClusterState, name: str) -> int:
-    return sum(any(each.role == name for each in stored.record.bindings) for stored in state.users)
+    return sum(any(each.role == name for each in stored.record.all_bindings) for stored in state.users)
 
 
 def _fixed(state: ClusterState, role: Role) -> RoleShape:

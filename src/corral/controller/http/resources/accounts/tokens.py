@@ -1,4 +1,4 @@
-"""API tokens, and the identity of the caller."""
+"""API tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from corral.controller.http.messages.call import ApiCall, Name, NoQuery, Request
 from corral.controller.http.messages.paging import Page, PageQuery, everything, page_of
 from corral.controller.http.pipeline.api_context import ProcessContext, TokenUses
 from corral.controller.http.pipeline.route_table import Mutate, Read, Route
-from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.http.resources.accounts.roles import PermissionList
 from corral.controller.http.resources.accounts.users import UserNameText, refuse_more
 from corral.controller.state.api_tokens import creation, mint, revocation
@@ -50,22 +49,6 @@ class NewTokenShape(TokenShape, frozen=True, kw_only=True):
     warning: str = ""
 
 
-class GrantShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Permissions, and the scopes within all of which they hold; without one they hold everywhere."""
-
-    permissions: list[Permission]
-    scopes: list[Scope]
-
-
-class MeShape(msgspec.Struct, frozen=True, kw_only=True):
-    """The caller: whose rights it has, what it may do anywhere, and where."""
-
-    user: str
-    token: TokenShape
-    permissions: list[Permission]
-    grants: list[GrantShape]
-
-
 class CreateToken(RequestBody, frozen=True, kw_only=True):
     name: Name
     role: Role
@@ -89,20 +72,6 @@ def token_shape(token_uses: TokenUses, stored: StoredRecord[ApiTokenRecord]) -> 
         expires_at=record.expires_at,
         last_used_at=token_uses.last(record.id),
         revision=stored.revision,
-    )
-
-
-async def me(state: ClusterState, token_uses: TokenUses, call: ApiCall[None, NoQuery]) -> MeShape:
-    stored = state.tokens.require(call.caller.id)
-    access = call.caller.access
-    return MeShape(
-        user=stored.record.owner,
-        token=token_shape(token_uses, stored),
-        permissions=sorted(access.permissions),
-        grants=[
-            GrantShape(permissions=sorted(each.permissions), scopes=list(each.scopes))
-            for each in access.grants
-        ],
     )
 
 
@@ -157,7 +126,7 @@ def _owner(state: ClusterState, call: ApiCall[CreateToken, NoQuery]) -> UserName
     """The user whose rights a new token narrows: the caller's own, unless another one is named."""
     if call.body.owner is not None:
         return state.users.require(call.body.owner).record.name
-    return state.tokens.require(call.caller.id).record.owner
+    return call.caller.user
 
 
 def _warning(setting: ProcessContext, role: Role) -> str:
@@ -185,15 +154,6 @@ def the_token(state: ClusterState, path: Mapping[str, str]) -> StoredRecord[ApiT
 
 
 ROUTES: Final[tuple[Route, ...]] = (
-    Read(
-        method="GET",
-        path="/api/v1/auth/me",
-        permission=Permission.SELF_READ,
-        scope=Scoping.NEUTRAL,
-        summary="The caller and his permissions",
-        response=MeShape,
-        handler=me,
-    ),
     Read(
         method="GET",
         path="/api/v1/tokens",

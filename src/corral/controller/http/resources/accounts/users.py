@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
@@ -10,10 +11,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from corral.controller.accounts import users as changes
+from corral.controller.accounts.logins import Logins
 from corral.controller.accounts.principals import bound_access, user_access
 from corral.controller.http.messages.call import ApiCall, Caller, GivenText, NoQuery, RequestBody
 from corral.controller.http.messages.paging import Page, PageQuery, everything, page_of
-from corral.controller.http.pipeline.route_table import Mutate, Read, Route
+from corral.controller.http.pipeline.route_table import Build, Describe, Mutate, Read, Route
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
 from corral.domain.access import Access
@@ -41,12 +43,20 @@ class UserShape(msgspec.Struct, frozen=True, kw_only=True):
     bindings: tuple[Binding, ...]
     permissions: list[Permission]
     locked: LockShape | None
+    provider: str
+    provider_bindings: tuple[Binding, ...]
+    has_password: bool
+    must_change_password: bool
+    has_totp: bool
+    login_delayed_seconds: int
+    sessions: int
     tokens: int
     created_at: dt.datetime
     created_by: str
     revision: int
 
 
+PasswordText = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 UserNameText = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
 DisplayNameText = Annotated[str, msgspec.Meta(max_length=100)]
 
@@ -55,6 +65,8 @@ class NewUser(RequestBody, frozen=True, kw_only=True):
     name: UserNameText
     display_name: DisplayNameText = ""
     bindings: Bindings = ()
+    password: PasswordText | None = None
+    must_change_password: bool = True
 
 
 class UserEdit(RequestBody, frozen=True, kw_only=True):
@@ -66,7 +78,7 @@ class UserLocking(RequestBody, frozen=True, kw_only=True):
     reason: GivenText
 
 
-def user_shape(state: ClusterState, stored: StoredRecord[UserRecord]) -> UserShape:
+def user_shape(state: ClusterState, logins: Logins, stored: StoredRecord[UserRecord]) -> UserShape:
     record = stored.record
     locked = record.locked
     return UserShape(
@@ -75,6 +87,13 @@ def user_shape(state: ClusterState, stored: StoredRecord[UserRecord]) -> UserSha
         bindings=record.bindings,
         permissions=sorted(user_access(state, record).permissions),
         locked=LockShape(by=locked.by, reason=locked.reason, at=locked.at) if locked is not None else None,
+        provider=record.provider,
+        provider_bindings=record.provider_bindings,
+        has_password=bool(record.password_hash),
+        must_change_password=record.must_change_password,
+        has_totp=record.totp_sealed is not None,
+        login_delayed_seconds=math.ceil(logins.lockout.seconds_left(record.name)),
+        sessions=sum(each.record.user == record.name for each in state.user_sessions),
         tokens=sum(each.record.owner == record.name for each in state.tokens),
         created_at=record.created_at,
         created_by=record.created_by,
@@ -82,71 +101,90 @@ def user_shape(state: ClusterState, stored: StoredRecord[UserRecord]) -> UserSha
     )
 
 
-async def list_users(state: ClusterState, call: ApiCall[None, PageQuery]) -> Page[UserShape]:
+async def list_users(state: ClusterState, logins: Logins, call: ApiCall[None, PageQuery]) -> Page[UserShape]:
     return page_of(
-        state.users, call.query, accepts=everything, shape=lambda stored: user_shape(state, stored)
+        state.users, call.query, accepts=everything, shape=lambda stored: user_shape(state, logins, stored)
     )
 
 
-async def get_user(state: ClusterState, call: ApiCall[None, NoQuery]) -> UserShape:
-    return user_shape(state, state.users.require(call.path["name"]))
+async def get_user(state: ClusterState, logins: Logins, call: ApiCall[None, NoQuery]) -> UserShape:
+    return user_shape(state, logins, state.users.require(call.path["name"]))
 
 
-def create_user(state: ClusterState, call: ApiCall[NewUser, NoQuery]) -> Mutation:
+async def create_user(state: ClusterState, logins: Logins, call: ApiCall[NewUser, NoQuery]) -> Describe:
     asked = call.body
-    name = valid_user_name(asked.name)
-    if state.users.find(name) is not None:
-        raise Rejected(
-            Code.CONFLICT, f"user '{name}' exists already", hint="choose another name", field="name"
-        )
-    _check_grant(state, call.caller, asked.bindings)
+    _new_name(state, asked.name)
     record = UserRecord(
-        name=name,
+        name=valid_user_name(asked.name),
         display_name=valid_display_name(asked.display_name),
         bindings=asked.bindings,
         created_at=call.now,
         created_by=call.caller.actor.name,
     )
-    return _stored(state, "users.create", None, record, changes.creation(record), status=201)
+    if asked.password is not None:
+        hashed = await logins.hash_new(asked.password, record, field="password")
+        record = msgspec.structs.replace(
+            record, password_hash=hashed, must_change_password=asked.must_change_password
+        )
+
+    async def describe() -> Mutation:
+        _new_name(state, asked.name)
+        _check_grant(state, call.caller, asked.bindings)
+        return stored_user(state, logins, "users.create", None, record, changes.creation(record), status=201)
+
+    return describe
 
 
-def update_user(state: ClusterState, call: ApiCall[UserEdit, NoQuery]) -> Mutation:
+def _new_name(state: ClusterState, given: str) -> None:
+    """INVALID_FIELD, CONFLICT."""
+    name = valid_user_name(given)
+    if state.users.find(name) is not None:
+        raise Rejected(
+            Code.CONFLICT, f"user '{name}' exists already", hint="choose another name", field="name"
+        )
+
+
+def update_user(state: ClusterState, logins: Logins, call: ApiCall[UserEdit, NoQuery]) -> Mutation:
     asked, name = call.body, call.path["name"]
     before = state.users.require(name).record
     given: dict[str, Any] = {}
     if asked.display_name is not UNSET:
         given["display_name"] = valid_display_name(asked.display_name)
     if asked.bindings is not UNSET:
-        _refuse_stronger(state, call.caller, before)
+        refuse_stronger(state, call.caller, before)
         _check_grant(state, call.caller, asked.bindings)
         given["bindings"] = asked.bindings
     record, steps = changes.update(state, name, **given)
-    return _stored(state, "users.update", before, record, steps)
+    return stored_user(state, logins, "users.update", before, record, steps)
 
 
 def delete_user(state: ClusterState, call: ApiCall[None, NoQuery]) -> Mutation:
     before = state.users.require(call.path["name"]).record
-    _refuse_stronger(state, call.caller, before)
+    refuse_stronger(state, call.caller, before)
     steps = changes.removal(state, before.name)
     return Mutation(
         action="users.delete", subject=before.name, steps=steps, status=204, before=_audited(before)
     )
 
 
-def lock_user(state: ClusterState, call: ApiCall[UserLocking, NoQuery]) -> Mutation:
+def forget_user(logins: Logins, call: ApiCall[None, NoQuery]) -> None:
+    logins.forget(call.path["name"])
+
+
+def lock_user(state: ClusterState, logins: Logins, call: ApiCall[UserLocking, NoQuery]) -> Mutation:
     before = state.users.require(call.path["name"]).record
-    _refuse_stronger(state, call.caller, before)
+    refuse_stronger(state, call.caller, before)
     record, steps = changes.lock(
         state, before.name, by=call.caller.actor.name, reason=call.body.reason, now=call.now
     )
-    return _stored(state, "users.lock", before, record, steps)
+    return stored_user(state, logins, "users.lock", before, record, steps)
 
 
-def unlock_user(state: ClusterState, call: ApiCall[None, NoQuery]) -> Mutation:
+def unlock_user(state: ClusterState, logins: Logins, call: ApiCall[None, NoQuery]) -> Mutation:
     before = state.users.require(call.path["name"]).record
-    _check_grant(state, call.caller, before.bindings)
+    refuse_more(bound_access(state, before.all_bindings), call.caller, field="name")
     record, steps = changes.unlock(state, before.name)
-    return _stored(state, "users.unlock", before, record, steps)
+    return stored_user(state, logins, "users.unlock", before, record, steps)
 
 
 def _check_grant(state: ClusterState, caller: Caller, bindings: tuple[Binding, ...]) -> None:
@@ -167,9 +205,9 @@ def refuse_more(asked: Access, caller: Caller, *, field: str) -> None:
         )
 
 
-def _refuse_stronger(state: ClusterState, caller: Caller, user: UserRecord) -> None:
+def refuse_stronger(state: ClusterState, caller: Caller, user: UserRecord) -> None:
     """FORBIDDEN for a change of somebody who may do more than the caller."""
-    exceeding = bound_access(state, user.bindings).exceeds(caller.access)
+    exceeding = bound_access(state, user.all_bindings).exceeds(caller.access)
     if exceeding is not None:
         raise Rejected(
             Code.FORBIDDEN,
@@ -178,8 +216,9 @@ def _refuse_stronger(state: ClusterState, caller: Caller, user: UserRecord) -> N
         )
 
 
-def _stored(
+def stored_user(
     state: ClusterState,
+    logins: Logins,
     action: str,
     before: UserRecord | None,
     record: UserRecord,
@@ -191,7 +230,7 @@ def _stored(
         action=action,
         subject=record.name,
         steps=steps,
-        body=user_shape(state, StoredRecord(0, record)),
+        body=user_shape(state, logins, StoredRecord(0, record)),
         status=status,
         before=_audited(before) if before is not None else None,
         after=_audited(record),
@@ -203,6 +242,8 @@ def _audited(record: UserRecord) -> dict[str, object]:
         "display_name": record.display_name,
         "bindings": msgspec.to_builtins(record.bindings),
         "locked": record.locked is not None,
+        "has_password": bool(record.password_hash),
+        "has_totp": record.totp_sealed is not None,
     }
 
 
@@ -220,7 +261,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         response=Page[UserShape],
         handler=list_users,
     ),
-    Mutate(
+    Build(
         method="POST",
         path="/api/v1/users",
         permission=Permission.USERS_MANAGE,
@@ -255,6 +296,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         summary="Remove a user with all its tokens",
         status=204,
         handler=delete_user,
+        effect=forget_user,
         revises=the_user,
     ),
     Mutate(

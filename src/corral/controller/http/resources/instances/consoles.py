@@ -21,7 +21,7 @@ from corral.controller.consoles.stream_messages import (
 )
 from corral.controller.events.frames import position_frame
 from corral.controller.events.hub import EventHub
-from corral.controller.http.messages.call import ApiCall, Query
+from corral.controller.http.messages.call import ApiCall, Query, TicketedQuery
 from corral.controller.http.messages.paging import Since, Until
 from corral.controller.http.messages.request_decoder import BodyDecoder
 from corral.controller.http.messages.responses import ApiResponse, ErrorDetail, encode
@@ -78,12 +78,12 @@ class SearchQuery(Query, frozen=True, kw_only=True):
     incarnation: Run | None = None
 
 
-class DownloadQuery(Query, frozen=True, kw_only=True):
+class DownloadQuery(TicketedQuery, frozen=True, kw_only=True):
     after: Offset = 0
     incarnation: Run | None = None
 
 
-class FollowQuery(Query, frozen=True, kw_only=True):
+class FollowQuery(TicketedQuery, frozen=True, kw_only=True):
     after: (
         Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNTER, description="Begin with what came since there.")]
         | None

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import msgspec
 
 from corral.controller.consoles.service import Consoles
-from corral.controller.http.messages.call import ApiCall, NoQuery, Query, RequestBody, Text
+from corral.controller.http.messages.call import ApiCall, NoQuery, Query, RequestBody, Text, TicketedQuery
 from corral.controller.http.pipeline.api_context import FileDistribution, ProcessContext
 from corral.controller.http.pipeline.route_table import (
     Build,
@@ -92,7 +92,7 @@ class InstanceFilesQuery(Query, frozen=True, kw_only=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_ENTRIES)] = DEFAULT_ENTRIES
 
 
-class FileContentQuery(Query, frozen=True, kw_only=True):
+class FileContentQuery(TicketedQuery, frozen=True, kw_only=True):
     path: Annotated[str, msgspec.Meta(min_length=1, max_length=PATH_MAX)]
     offset: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
     length: Annotated[int, msgspec.Meta(ge=1, le=MOST_BYTES)] = DEFAULT_BYTES

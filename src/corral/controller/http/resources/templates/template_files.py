@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from corral.controller.http.messages.call import ApiCall, Query
+from corral.controller.http.messages.call import ApiCall, TicketedQuery
 from corral.controller.http.messages.paging import Page, PageQuery, page_of_sorted
 from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.pipeline.route_table import (
@@ -49,7 +49,7 @@ _BYTES: Final = b"application/octet-stream"
 Mode = Literal["444", "555", "644", "755"]
 
 
-class FileQuery(Query, frozen=True, kw_only=True):
+class FileQuery(TicketedQuery, frozen=True, kw_only=True):
     version: VersionNumber | None = None
 
 

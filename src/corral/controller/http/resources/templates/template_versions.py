@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from corral.controller.distribution.node_caches import SyncAnswer
-from corral.controller.http.messages.call import ApiCall, NoQuery, Query, RequestBody
+from corral.controller.http.messages.call import ApiCall, NoQuery, Query, RequestBody, TicketedQuery
 from corral.controller.http.messages.paging import Page, PageQuery, page_of_sorted
 from corral.controller.http.pipeline.api_context import FileDistribution
 from corral.controller.http.pipeline.route_table import (
@@ -52,7 +52,7 @@ class DiffQuery(Query, frozen=True, kw_only=True, rename={"from_": "from"}):
     to: Annotated[VersionNumber, msgspec.Meta(description="By default the current one.")] | None = None
 
 
-class ExportQuery(Query, frozen=True, kw_only=True):
+class ExportQuery(TicketedQuery, frozen=True, kw_only=True):
     version: VersionNumber | None = None
     format: Literal["tar.gz", "zip"] = "tar.gz"
 

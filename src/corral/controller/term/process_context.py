@@ -1,0 +1,55 @@
+"""What the API of a controller has in any role, from its configuration."""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import os
+from collections.abc import Callable
+
+from corral.controller.accounts.oidc import OidcLogin
+from corral.controller.accounts.oidc_cookie import cookie_key
+from corral.controller.accounts.passwords import Passwords
+from corral.controller.http.pipeline.api_context import ProcessContext
+from corral.controller.http.pipeline.browser_checks import AllowedHosts, BrowserChecks
+from corral.pki.keys import ClusterKey
+from corral.system.clock import Clock
+from corral.system.controller_config import ControllerConfig
+from corral.system.entropy import Entropy
+from corral.system.log_ring import LogPort
+
+
+def process_context(
+    config: ControllerConfig,
+    *,
+    passwords: Passwords,
+    logs: LogPort,
+    leader: Callable[[], str],
+    clock: Clock,
+    entropy: Entropy,
+) -> ProcessContext:
+    return ProcessContext(
+        clock=clock,
+        entropy=entropy,
+        log_ring=logs.ring,
+        set_log_level=logs.set_level,
+        scrape_networks=[ipaddress.ip_network(each) for each in config.metrics.scrape_networks],
+        body_limit=config.http.body_limit_bytes,
+        limits=config.http.limits,
+        browsers=BrowserChecks(AllowedHosts.of(config.http), origins=config.http.cors.origins),
+        templates=config.templates,
+        allow_insecure_login=config.http.allow_insecure_login,
+        passwords=passwords,
+        oidc=_oidc(config, clock=clock, entropy=entropy),
+        cluster_key=functools.partial(ClusterKey.require, config.cluster_key_path),
+        scheme=config.http.scheme,
+        leader=leader,
+        instances_are_root=config.instances.development and os.geteuid() == 0,
+    )
+
+
+def _oidc(config: ControllerConfig, *, clock: Clock, entropy: Entropy) -> OidcLogin | None:
+    if not config.oidc.issuer:
+        return None
+    key = functools.partial(cookie_key, config.cluster_key_path)
+    return OidcLogin(config.oidc, key=key, clock=clock, entropy=entropy)
