@@ -20,6 +20,7 @@ from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.routes import ROUTES
 from corral.controller.http.server.access_log import AccessLog
 from corral.controller.http.server.cors import CrossOrigin
+from corral.controller.http.server.forwarded_requests import ForwardedRequests
 from corral.controller.http.server.http_server import HttpServer
 from corral.controller.sessions.link_server import LinkServer, ServerCertificates
 from corral.controller.state.cluster_state import ClusterState
@@ -232,6 +233,8 @@ class _ControllerStart:
         if self._config.http.access_log:
             app = access_log = AccessLog(app)
             self._rest.callback(access_log.close)
+        if proxies := self._config.http.trusted_proxies:
+            app = ForwardedRequests(app, proxies=[ipaddress.ip_network(each) for each in proxies])
         self._rest.push_async_callback(self.tls.close)
         await self.tls.open()
         server = HttpServer(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import resource
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from corral.errors import Code, Rejected
@@ -18,6 +19,9 @@ MAX_PORT: Final = 65535
 WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 """What a listener on all addresses of the machine is given as its host."""
 _BROADCAST: Final = 2**32 - 1
+
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Address(NamedTuple):
@@ -102,15 +106,32 @@ LOOPBACK: Final = "loopback"
 _DESCRIPTORS: Final = 65_536
 
 
+def plain_address(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
+) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The same, as IPv4 where it is IPv4 that a listener on IPv6 shows in its own form."""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
+
+
+def is_within(host: str, networks: Sequence[Network]) -> bool:
+    """Whether a peer's address lies in one of these networks."""
+    if not networks:
+        return False
+    try:
+        address = plain_address(ipaddress.ip_address(host))
+    except ValueError:
+        return False
+    return any(address in network for network in networks)
+
+
 def counted_as(host: str) -> str:
     """The key by which a peer's connections are counted: its address, for IPv6 its /64, because a host can
     have any number of addresses there. Empty for what is no address."""
     try:
-        address = ipaddress.ip_address(host.partition("%")[0])
+        address = plain_address(ipaddress.ip_address(host.partition("%")[0]))
     except ValueError:
         return ""
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
     if address.is_loopback:
         return LOOPBACK
     if isinstance(address, ipaddress.IPv6Address):

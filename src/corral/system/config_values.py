@@ -83,6 +83,15 @@ def _networks(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(str(ipaddress.ip_network(value)) for value in values)
 
 
+def _proxies(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if ipaddress.ip_network(value).prefixlen == 0:
+            raise ValueError(
+                f"{value!r} is every address; list the proxies alone, or anybody can claim any address"
+            )
+    return _networks(values)
+
+
 def _store_url(value: str) -> str:
     if value == "sqlite" or urlsplit(value).scheme in ("postgresql", "postgres"):
         return value
@@ -122,6 +131,7 @@ Addresses = Annotated[tuple[str, ...], _checked(_addresses)]
 Origins = Annotated[tuple[str, ...], _checked(_origins)]
 Hosts = Annotated[tuple[str, ...], _checked(_hosts)]
 Networks = Annotated[tuple[str, ...], _checked(_networks)]
+Proxies = Annotated[tuple[str, ...], _checked(_proxies)]
 StoreUrl = Annotated[str, _checked(_store_url)]
 LogLevel = Annotated[str, _checked(_choice(LOG_LEVELS, str.upper))]
 LogFormat = Annotated[str, _checked(_choice(LOG_FORMATS, str.lower))]

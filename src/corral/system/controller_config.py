@@ -108,6 +108,12 @@ class HttpSection(Section, frozen=True, kw_only=True):
             "Whether people may log in over plain HTTP from other hosts; then anybody on the way reads their passwords."
         ),
     ] = False
+    trusted_proxies: Annotated[
+        kind.Proxies,
+        described(
+            "Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed; empty: of none."
+        ),
+    ] = ()
     cors: CorsSection = CorsSection()
     tls: TlsSection = TlsSection()
     limits: HttpLimitsSection = HttpLimitsSection()

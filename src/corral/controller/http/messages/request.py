@@ -31,6 +31,8 @@ JSON_TYPE: Final = "application/json"
 PATCH_TYPE: Final = "application/merge-patch+json"
 """RFC 7396, which every PATCH here is."""
 _CHARSETS: Final = frozenset({"", "utf-8", "utf8"})
+_TLS_SCHEMES: Final = frozenset({"https", "wss"})
+_FORWARDING: Final = (b"x-forwarded-for", b"forwarded", b"x-real-ip", b"via")
 
 
 class BodyPace:
@@ -75,6 +77,7 @@ class HttpRequest:
         "_send",
         "address",
         "id",
+        "is_secure",
         "is_socket",
         "label",
         "method",
@@ -98,6 +101,9 @@ class HttpRequest:
         self.query: bytes = scope["query_string"]
         client = scope.get("client")
         self.address: str = client[0] if client else ""
+        """Of the client: the peer, or whom a trusted proxy names."""
+        self.is_secure: bool = scope.get("scheme") in _TLS_SCHEMES
+        """Whether the client's connection has TLS: with our own listener, or by the word of a trusted proxy."""
         given = request_id(headers.get(b"x-request-id", b"")[:_LONGEST_ID].decode("latin-1"))
         self.id: str = given or new_id("req", entropy)
         """The caller's `X-Request-Id`, if it may be one: it names the request in log records, and proves nothing."""
@@ -112,15 +118,17 @@ class HttpRequest:
         return None if value is None else value.decode("latin-1").strip()
 
     @property
-    def is_secure(self) -> bool:
-        """Whether it came over TLS."""
-        return self.scope.get("scheme") in ("https", "wss")
-
-    @property
     def is_local(self) -> bool:
         """Whether both of its ends are on this host, and nothing of it leaves the host."""
         reached, _ = self.scope.get("server") or ("", 0)
+        if self.is_forwarded:
+            return False
         return counted_as(self.address) == LOOPBACK and counted_as(str(reached)) == LOOPBACK
+
+    @property
+    def is_forwarded(self) -> bool:
+        """Whether it says that a proxy has passed it on, trusted or not. Without that, the peer has made it itself."""
+        return any(name in self._headers for name in _FORWARDING)
 
     @property
     def id_header(self) -> tuple[bytes, bytes]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
-import ipaddress
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -52,13 +51,12 @@ from corral.domain.records import ApiTokenRecord
 from corral.errors import Bug, Code, Retryable
 from corral.pki.keys import ClusterKey
 from corral.store.port import BlobEngine, ReadEngine
+from corral.system.addresses import Network
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
 from corral.system.controller_config import HttpLimitsSection, TemplatesSection
 from corral.system.entropy import Entropy, SystemEntropy
 from corral.version import VERSION
-
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 BODY_LIMIT: Final = 1024 * 1024
 _LARGE_BODIES: Final = 4

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import ipaddress
 from collections.abc import Sequence
 
 from corral.controller.accounts.principals import Principal
@@ -11,7 +10,7 @@ from corral.controller.accounts.user_sessions import PREFIX as SESSION_PREFIX
 from corral.controller.accounts.user_sessions import is_of_session
 from corral.controller.http.messages.call import Caller
 from corral.controller.http.messages.request import HttpRequest
-from corral.controller.http.pipeline.api_context import Network, TermContext
+from corral.controller.http.pipeline.api_context import TermContext
 from corral.controller.http.pipeline.session_cookie import CSRF_HEADER, cookie_name, cookie_values
 from corral.controller.state.api_tokens import verify
 from corral.controller.state.cluster_state import ClusterState
@@ -181,16 +180,3 @@ def _granting(caller: Caller, permission: Permission) -> str:
     if caller.session is not None:
         return f"ask an administrator: it is part of {' and '.join(roles)}"
     return f"use a token of role {' or '.join(roles)}"
-
-
-def is_within(address: str, networks: Sequence[Network]) -> bool:
-    """Whether a peer's address lies in one of these networks."""
-    if not networks:
-        return False
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
-        parsed = parsed.ipv4_mapped
-    return any(parsed in network for network in networks)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Self
 
 from corral.controller.http.messages.request import HttpRequest
 from corral.errors import Code, Rejected
-from corral.system.addresses import MAX_PORT, WILDCARDS, parse_address, parse_host
+from corral.system.addresses import MAX_PORT, WILDCARDS, parse_address, parse_host, plain_address
 from corral.system.controller_config import HttpSection
 
 LOCALHOST: Final = ("localhost", "127.0.0.1", "::1")
@@ -24,7 +24,6 @@ LOCALHOST: Final = ("localhost", "127.0.0.1", "::1")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9_.-]{1,253})(?::([0-9]{1,5}))?")
 _ORIGIN: Final = re.compile(r"(https?)://(.{1,300})")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-_SCHEMES: Final = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_SITES: Final = frozenset({"same-origin", "none"})
 """Of `Sec-Fetch-Site`: a page of ours, or no page at all (an address that was typed)."""
@@ -50,13 +49,11 @@ def canonical_host(text: str) -> str:
     """A name or address in the one form in which they are compared; empty: it is neither."""
     try:
         host = parse_host(text).lower().removesuffix(".")
-        address = ipaddress.ip_address(host)
+        return str(plain_address(ipaddress.ip_address(host)))
     except Rejected:
         return ""
     except ValueError:
         return host
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return str(mapped or address)
 
 
 def read_host(text: str) -> HostAndPort | None:
@@ -163,7 +160,7 @@ class BrowserChecks:
             raise _refused(given or f"a page of {(request.header(b'host') or '')[:_SHOWN]!r}")
         if given is None:
             return
-        scheme = _SCHEMES[request.scope["scheme"]]
+        scheme = "https" if request.is_secure else "http"
         own = Origin(scheme, place.host, place.port or _DEFAULT_PORTS[scheme])
         if read_origin(_only(request, b"origin") or "") != own:
             raise _refused(given)

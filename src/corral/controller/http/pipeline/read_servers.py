@@ -15,7 +15,6 @@ from corral.controller.http.pipeline.authentication import (
     authenticate_proxy,
     authenticate_workload,
     has_workload_token,
-    is_within,
     require_private,
 )
 from corral.controller.http.pipeline.caller_limits import OpenStream
@@ -36,6 +35,7 @@ from corral.controller.http.pipeline.route_table import (
 from corral.controller.http.pipeline.sse_stream import serve_download, serve_stream
 from corral.controller.http.pipeline.websockets import serve_socket, ticket_of
 from corral.errors import Code, Rejected
+from corral.system.addresses import is_within
 
 _EMPTY_BODY: Final = b"{}"
 
@@ -55,8 +55,11 @@ class ProbeServer:
         return await self._route.handler(admission.setting, admission.gate)
 
     def _is_scraper(self, request: HttpRequest) -> bool:
+        """Not through a proxy: whose word would count there, or a mistake in its configuration, could be used by anybody."""
         networks = self._admission.setting.scrape_networks
-        return self._route.open_to_scrapers and is_within(request.address, networks)
+        return (
+            self._route.open_to_scrapers and not request.is_forwarded and is_within(request.address, networks)
+        )
 
 
 class ReadServer:
