@@ -49,9 +49,9 @@ class ProbeServer:
 
     async def answer(self, request: HttpRequest) -> ApiResponse:
         admission = self._admission
-        admission.query(request)
         if self._route.permission is not PUBLIC and not self._is_scraper(request):
             admission.caller(admission.leading(), request)
+        admission.query(request)
         return await self._route.handler(admission.setting, admission.gate)
 
     def _is_scraper(self, request: HttpRequest) -> bool:
