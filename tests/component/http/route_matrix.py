@@ -1,0 +1,264 @@
+"""What each route owes each caller, worked out from the table of routes and the grants of the roles.
+
+It shares no code with the pipeline that decides: neither how scopes are compared nor where a route's subject is. What is
+said here once more, in other words, is what the rest of the suite may rely on. A route of a kind, a permission or a
+parameter that is not foreseen here has no expectation, which fails.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import fnmatch
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from corral.controller.http.pipeline.route_table import (
+    PUBLIC,
+    WORKLOAD,
+    Act,
+    Asset,
+    Build,
+    Download,
+    FormUpload,
+    Mutate,
+    Once,
+    Probe,
+    ProxyRead,
+    Read,
+    Relay,
+    Report,
+    Route,
+    Socket,
+    Stream,
+    Upload,
+)
+from corral.domain.permissions import Permission
+
+SAFE = ("GET", "HEAD")
+KINDS = (
+    Act, Asset, Build, Download, FormUpload, Mutate, Once, Probe, ProxyRead, Read, Relay, Report, Socket, Stream, Upload,
+)  # fmt: skip
+
+WITHOUT_A_SUBJECT = {
+    "GET /api/v1/groups",
+    "POST /api/v1/groups",
+    "GET /api/v1/instances",
+    "POST /api/v1/instances",
+    "GET /api/v1/nodes",
+    "GET /api/v1/crashes",
+    "GET /api/v1/deployments",
+    "GET /api/v1/decisions",
+    "GET /api/v1/events",
+    "GET /api/v1/events/stream",
+    "POST /api/v1/events/tickets",
+    "GET /api/v1/auth/me",
+    "GET /api/v1/schemas/group",
+    "GET /api/v1/cluster",
+    "GET /api/v1/catalog",
+    "GET /api/v1/openapi.json",
+}
+"""Routes that callers with any scope may use: they leave out what is outside, refuse it, or show nothing of any scope."""
+
+
+class Named(NamedTuple):
+    """Something that belongs to a group, to a node or to both."""
+
+    id: str
+    group: str | None = None
+    node: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """What there is, by the noun of its paths; and one word for each parameter of a path that names anything else."""
+
+    subjects: Mapping[str, tuple[Named, ...]]
+    module: str
+    module_routes: Mapping[str, tuple[tuple[str, Permission | None], ...]]
+    """By method: paths below that module, and what it asks for; None: it has no such route."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Granted:
+    """Permissions, and where they hold; None and None: everywhere."""
+
+    permissions: frozenset[Permission]
+    groups: tuple[str, ...] | None = None
+    nodes: tuple[str, ...] | None = None
+
+    @property
+    def everywhere(self) -> bool:
+        return self.groups is None and self.nodes is None
+
+    def covers(self, subject: Named) -> bool:
+        """A scope of groups holds no node as such, one of nodes no group as such, each of them instances."""
+        if self.everywhere:
+            return True
+        if subject.group is not None and subject.node is not None:
+            return _fits(self.groups, subject.group, unnamed=True) and _fits(
+                self.nodes, subject.node, unnamed=True
+            )
+        if subject.group is not None:
+            return _fits(self.groups, subject.group, unnamed=False)
+        assert subject.node is not None
+        return _fits(self.nodes, subject.node, unnamed=False)
+
+
+def _fits(patterns: tuple[str, ...] | None, name: str, *, unnamed: bool) -> bool:
+    if patterns is None:
+        return unnamed
+    return any(fnmatch.fnmatchcase(name, each) for each in patterns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixCaller:
+    """A way to call. To add one: its headers, and what it may do if it is who it says it is."""
+
+    name: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    granted: tuple[Granted, ...] | None = None
+    """None: it is nobody, whatever it sends."""
+    run_of: str = ""
+    """The category of the group whose run it is: a workload."""
+    foreign_host: bool = False
+    """It names another host than ours."""
+    foreign_page: bool = False
+    """A page of another origin has made it."""
+
+    @property
+    def bearer(self) -> bool:
+        return self.headers.get("Authorization", "").startswith("Bearer ")
+
+    @property
+    def is_scoped(self) -> bool:
+        return any(not each.everywhere for each in self.granted or ())
+
+    def has(self, permission: Permission) -> list[Granted]:
+        return [each for each in self.granted or () if permission in each.permissions]
+
+
+class Verdict(enum.Enum):
+    PASSES = "passes"
+    UNKNOWN_CALLER = "401"
+    FORBIDDEN = "403"
+    FOREIGN_PAGE = "403 for a page"
+    NOT_THERE = "404"
+    FOREIGN_HOST = "421"
+
+
+ANSWERS = {
+    Verdict.UNKNOWN_CALLER: (401, {"UNAUTHENTICATED", "WORKLOAD_TOKEN_INVALID"}),
+    Verdict.FORBIDDEN: (403, {"FORBIDDEN"}),
+    Verdict.FOREIGN_PAGE: (403, {"ORIGIN_REFUSED"}),
+    Verdict.NOT_THERE: (404, {"NOT_FOUND"}),
+    Verdict.FOREIGN_HOST: (421, {"MISDIRECTED_REQUEST"}),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One request to one route."""
+
+    route: Route
+    method: str
+    path: str
+    subject: Named | None = None
+    declared: Permission | None = None
+    """What the module behind it asks for."""
+    upgrade: bool = False
+    first: bool = True
+    """On the first of several subjects: for who has no scope all are alike."""
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}{' (WebSocket)' if self.upgrade else ''}"
+
+
+def requests_of(route: Route, world: World) -> Iterator[Request]:
+    """Every request to be tried: each method that it answers, on each subject that its path may name."""
+    if not isinstance(route, KINDS):
+        raise LookupError(f"{route.name} is of a kind that nothing is expected of")
+    for number, (subject, path, declared) in enumerate(_targets(route, world)):
+        first = subject is None or number == 0
+        plain = Request(
+            route=route, method=route.method, path=path, subject=subject, declared=declared, first=first
+        )
+        yield plain
+        if route.method == "GET" and first:
+            yield dataclasses.replace(plain, method="HEAD")
+        if isinstance(route, Socket):
+            yield dataclasses.replace(plain, upgrade=True)
+
+
+def _targets(route: Route, world: World) -> Iterator[tuple[Named | None, str, Permission | None]]:
+    if isinstance(route, Relay):
+        for rest, declared in world.module_routes[route.method]:
+            yield None, route.path.replace("{id}", world.module).replace("{path}", rest), declared
+        return
+    noun = _subject_noun(route)
+    if noun is None:
+        yield None, _filled(route.path), None
+        return
+    for each in world.subjects[noun]:
+        start, _, rest = route.path.partition("}")
+        yield each, _filled(start[: start.index("{")] + each.id + rest), None
+
+
+def _subject_noun(route: Route) -> str | None:
+    """Of which resource a path names one right after its noun: that is what the route is about."""
+    match route.path.split("/"):
+        case [
+            "",
+            "api",
+            "v1",
+            ("groups" | "nodes" | "instances" | "deployments" | "crashes") as noun,
+            parameter,
+            *_,
+        ] if parameter.startswith("{"):
+            return noun
+    return None
+
+
+def _filled(path: str) -> str:
+    """The path with a word in place of each parameter that no scope is about."""
+    filled = path
+    for name in ("id", "name", "group", "path", "platform", "version", "number"):
+        filled = filled.replace(f"{{{name}}}", "1" if name == "number" else "none-such")
+    if "{" in filled:
+        raise LookupError(f"{path} has a parameter that nothing is known about")
+    return filled
+
+
+def expected(request: Request, caller: MatrixCaller) -> Verdict:
+    """What has to come of a request, before anything in it but its head is looked at."""
+    route = request.route
+    if caller.foreign_host and ("Cookie" in caller.headers or route.browser):
+        return Verdict.FOREIGN_HOST
+    opens = isinstance(route, Stream) or request.upgrade or request.method not in SAFE
+    if caller.foreign_page and opens and not caller.bearer:
+        return Verdict.FOREIGN_PAGE
+    if route.permission is PUBLIC:
+        return Verdict.PASSES
+    if route.permission is WORKLOAD:
+        return Verdict.PASSES if caller.run_of else Verdict.UNKNOWN_CALLER
+    if not isinstance(route.permission, Permission):
+        raise LookupError(f"{route.name} asks for {route.permission}, which nobody is known to have")
+    if caller.run_of and isinstance(route, ProxyRead):
+        return Verdict.PASSES if caller.run_of == "proxy" else Verdict.FORBIDDEN
+    if caller.granted is None:
+        return Verdict.UNKNOWN_CALLER
+    return _authorised(request, caller, route.permission)
+
+
+def _authorised(request: Request, caller: MatrixCaller, permission: Permission) -> Verdict:
+    having = caller.has(permission)
+    if not having:
+        return Verdict.FORBIDDEN
+    if request.declared is not None and not any(each.everywhere for each in caller.has(request.declared)):
+        return Verdict.FORBIDDEN
+    if any(each.everywhere for each in having) or request.route.name in WITHOUT_A_SUBJECT:
+        return Verdict.PASSES
+    if request.subject is None:
+        return Verdict.FORBIDDEN
+    return Verdict.PASSES if any(each.covers(request.subject) for each in having) else Verdict.NOT_THERE
