@@ -1,4 +1,4 @@
-"""The callers of the matrix, and the cluster that they meet: two groups, two nodes, and something of each on each."""
+"""The callers of the matrix, and the cluster that they meet: two groups on two nodes, and one that has a node to itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from http_rig import Rig
 from module_archives import module_zip
 from module_source import ROUTED
-from route_matrix import Granted, MatrixCaller, Named, World
+from route_matrix import ANY, Granted, MatrixCaller, Named, World
 from test_api_workload import token_of
 from test_instances import crash_of
 
@@ -18,8 +18,9 @@ from corral.domain.instance_states import InstanceState
 from corral.domain.permissions import GRANTS, Permission, Role
 from corral.store.port import ABSENT
 
-GROUPS = ("lobby", "arena")
-NODES = ("node-1", "node-2")
+PLACES = {"lobby": ("node-1", "node-2"), "arena": ("node-1", "node-2"), "lobby-own": ("node-3",)}
+"""Groups, and the nodes with an instance of each; the last one may be nowhere else."""
+NODES = ("node-1", "node-2", "node-3")
 EVIL = "http://evil.example.org"
 FEW = (Permission.GROUPS_READ, Permission.INSTANCES_READ, Permission.NODES_READ, Permission.INSTANCES_COMMAND)
 MODULE_ROUTES: dict[str, tuple[tuple[str, Permission | None], ...]] = {
@@ -34,21 +35,27 @@ MODULE_ROUTES: dict[str, tuple[tuple[str, Permission | None], ...]] = {
 async def build_world(rig: Rig) -> World:
     for node in NODES:
         await rig.online(node)
-    instances, crashes, deployments = [], [], []
-    for group in GROUPS:
-        await rig.group(group, min=0)
-        for node in NODES:
+    instances, crashes, deployments, groups = [], [], [], []
+    for group, places in PLACES.items():
+        own = len(places) == 1
+        await rig.group(group, min=0, nodes=list(places) if own else [])
+        parts = tuple((group, node) for node in (places if own else (*places, ANY)))
+        for node in places:
             record = await rig.instance(group, node=node)
             instances.append(Named(record.id, group, node))
             crash = crash_of(record, 0)
             await rig.ledger.commit(CRASHES.put(crash.id, crash, expect=ABSENT))
             crashes.append(Named(crash.id, group, node))
-        deployments.append(Named(await _deployed(rig, group), group))
+        groups.append(Named(group, group=group, parts=parts))
+        deployments.append(Named(await _deployed(rig, group), group=group, parts=parts))
     await rig.install(module_zip("routed", source=ROUTED, name="Routed"))
     return World(
         subjects={
-            "groups": tuple(Named(each, group=each) for each in GROUPS),
-            "nodes": tuple(Named(each, node=each) for each in NODES),
+            "groups": tuple(groups),
+            "nodes": tuple(
+                Named(node, node=node, parts=tuple((each, node) for each in PLACES if node in PLACES[each]))
+                for node in NODES
+            ),
             "instances": tuple(instances),
             "crashes": tuple(crashes),
             "deployments": tuple(deployments),
@@ -138,7 +145,8 @@ async def holders_of_tokens(rig: Rig) -> list[MatrixCaller]:
 _SCOPES: tuple[tuple[Role, dict[str, tuple[str, ...]]], ...] = (
     (Role.OPERATOR, {"groups": ("lob*",)}),
     (Role.ADMIN, {"nodes": ("node-1",)}),
-    (Role.ADMIN, {"groups": ("lobby",), "nodes": ("*-2",)}),
+    (Role.ADMIN, {"groups": ("lob*",), "nodes": ("*-2", "node-3")}),
+    (Role.ADMIN, {"groups": ("lobby",), "nodes": ("*-2", "node-3")}),
     (Role.VIEWER, {"groups": ("arena", "none-such")}),
     (Role.ADMIN, {"groups": ()}),
     (Role.ADMIN, {"groups": ("*",)}),

@@ -62,12 +62,21 @@ WITHOUT_A_SUBJECT = {
 """Routes that callers with any scope may use: they leave out what is outside, refuse it, or show nothing of any scope."""
 
 
+UNSCOPED_RESOURCES = ("templates",)
+"""What no group or node has for itself: permissions for it have to hold everywhere, whatever the path names."""
+
+ANY = "\0"
+"""In place of a name that could be any."""
+
+
 class Named(NamedTuple):
     """Something that belongs to a group, to a node or to both."""
 
     id: str
     group: str | None = None
     node: str | None = None
+    parts: tuple[tuple[str, str], ...] = ()
+    """Of a group, a node or a deployment: groups and nodes of the instances that a change of it concerns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,13 +106,14 @@ class Granted:
         if self.everywhere:
             return True
         if subject.group is not None and subject.node is not None:
-            return _fits(self.groups, subject.group, unnamed=True) and _fits(
-                self.nodes, subject.node, unnamed=True
-            )
+            return self.covers_instance(subject.group, subject.node)
         if subject.group is not None:
             return _fits(self.groups, subject.group, unnamed=False)
         assert subject.node is not None
         return _fits(self.nodes, subject.node, unnamed=False)
+
+    def covers_instance(self, group: str, node: str) -> bool:
+        return _fits(self.groups, group, unnamed=True) and _fits(self.nodes, node, unnamed=True)
 
 
 def _fits(patterns: tuple[str, ...] | None, name: str, *, unnamed: bool) -> bool:
@@ -259,6 +269,10 @@ def _authorised(request: Request, caller: MatrixCaller, permission: Permission) 
         return Verdict.FORBIDDEN
     if any(each.everywhere for each in having) or request.route.name in WITHOUT_A_SUBJECT:
         return Verdict.PASSES
-    if request.subject is None:
+    subject = request.subject
+    if subject is None or permission.partition(".")[0] in UNSCOPED_RESOURCES:
         return Verdict.FORBIDDEN
-    return Verdict.PASSES if any(each.covers(request.subject) for each in having) else Verdict.NOT_THERE
+    if not any(each.covers(subject) for each in having):
+        return Verdict.NOT_THERE
+    whole = all(any(each.covers_instance(*part) for each in having) for part in subject.parts)
+    return Verdict.PASSES if whole or request.method in SAFE else Verdict.FORBIDDEN

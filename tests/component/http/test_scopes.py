@@ -162,7 +162,8 @@ async def test_rights_of_one_scope_do_not_count_in_another(fleet: Rig) -> None:
     """Who reads everywhere, and may shut down one node and type into one console, may do so there alone."""
     mixed = [
         {"role": "OPERATOR"},
-        {"role": "ADMIN", "scope": {"groups": ["lobby"], "nodes": ["node-1"]}},
+        {"role": "ADMIN", "scope": {"groups": ["lobby"]}},
+        {"role": "ADMIN", "scope": {"nodes": ["node-1"]}},
     ]
     async with fleet.client(fleet.admin) as admin:
         made = await admin.post("/api/v1/users", json={"name": "eva", "bindings": mixed})

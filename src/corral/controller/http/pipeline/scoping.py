@@ -7,18 +7,32 @@ listed as one that filters what it answers or checks what it is given, or as one
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.access import Access
 from corral.domain.events import Event
 from corral.domain.groups.group import GroupSpec
+from corral.domain.groups.instance_records import InstanceRecord, live
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 
-_ANY_NODE: Final = "\0"
-"""No name of a node, so that only a scope without nodes covers it, and no pattern."""
+ANY: Final = "\0"
+"""No name of a group or node: only a scope that names none, or all, covers it."""
+_CHANGES: Final = frozenset(
+    {
+        Permission.DEPLOYMENTS_MANAGE,
+        Permission.GROUPS_MANAGE,
+        Permission.INSTANCES_MANAGE,
+        Permission.NODES_DRAIN,
+        Permission.NODES_MANAGE,
+        Permission.NODES_SHUTDOWN,
+    }
+)
+"""Permissions to change a group or node, which concerns all of its instances."""
 
 
 class Scoping(enum.Enum):
@@ -62,7 +76,7 @@ def check_scope(
     path: Mapping[str, str],
 ) -> None:
     """NOT_FOUND for a subject outside of the caller's scope, as for one that does not exist; FORBIDDEN where the
-    permission has to hold everywhere."""
+    permission has to hold everywhere, and for changes of a group or node of which only a part is within the scope."""
     if access.allows_everywhere(permission) or scoping in (Scoping.FILTERS, Scoping.NEUTRAL):
         return
     if scoping is Scoping.EVERYWHERE:
@@ -74,17 +88,69 @@ def check_scope(
     noun, covers = _CHECKS[scoping]
     id = next(path[name] for kind, name in _SUBJECTS.values() if kind is scoping)
     if not covers(access, permission, state, id):
-        raise Rejected(Code.NOT_FOUND, f"{noun} '{id[:80]}' does not exist")
+        raise not_there(noun, id)
+    if permission in _CHANGES:
+        _refuse_partly_outside(scoping, access, permission, state, id)
+
+
+def _refuse_partly_outside(
+    scoping: Scoping, access: Access, permission: Permission, state: ClusterState, id: str
+) -> None:
+    match scoping:
+        case Scoping.GROUP:
+            refuse_group_partly_outside(access, permission, state, id)
+        case Scoping.DEPLOYMENT:
+            refuse_group_partly_outside(access, permission, state, state.deployments.require(id).record.group)
+        case Scoping.NODE:
+            there = (each.record for each in state.instances.of_node(id))
+            others = any(
+                not access.allows_on_instance(permission, each.group, id) for each in there if _matters(each)
+            )
+            if others:
+                raise Rejected(
+                    Code.FORBIDDEN,
+                    f"'{permission}' is granted for some groups only, and node '{id}' has instances of others",
+                    hint="use a token whose scope names the node and no groups; 'corral whoami' shows it",
+                )
+
+
+def refuse_group_partly_outside(
+    access: Access, permission: Permission, state: ClusterState, name: str, *, field: str | None = None
+) -> None:
+    """FORBIDDEN for a group that has, or could have, instances on nodes outside of the caller's scope."""
+    stored = state.groups.find(name)
+    if stored is None:
+        return
+    there = (each.record for each in state.instances.of_group(name))
+    nodes = {
+        *(stored.record.spec.nodes or (ANY,)),
+        *(each.home or each.node for each in there if _matters(each)),
+    }
+    if not all(access.allows_on_instance(permission, name, each) for each in nodes):
+        raise Rejected(
+            Code.FORBIDDEN,
+            f"'{permission}' is granted for some nodes only, and group '{name}' has, or could have, instances on others",
+            hint="use a token whose scope names the group and no nodes; 'corral whoami' shows it",
+            field=field,
+        )
+
+
+def _matters(record: InstanceRecord) -> bool:
+    """Whether there is something on its node that a change could end: a process, or the directory of a world."""
+    return live(record.state) or bool(record.home)
+
+
+def not_there(noun: str, id: str) -> Rejected:
+    """The refusal of what does not exist for a caller with a scope: without the nearest name, which may be outside."""
+    return Rejected(Code.NOT_FOUND, f"{noun} '{id[:80]}' does not exist")
 
 
 def _covers_group(access: Access, permission: Permission, state: ClusterState, name: str) -> bool:
-    del state
-    return access.allows_on_group(permission, name)
+    return access.allows_on_group(permission, name) and state.groups.find(name) is not None
 
 
 def _covers_node(access: Access, permission: Permission, state: ClusterState, id: str) -> bool:
-    del state
-    return access.allows_on_node(permission, id)
+    return access.allows_on_node(permission, id) and state.nodes.find(id) is not None
 
 
 def _covers_instance(access: Access, permission: Permission, state: ClusterState, id: str) -> bool:
@@ -127,6 +193,52 @@ def refuse_group_outside(access: Access, permission: Permission, name: str, *, f
         )
 
 
+def refuse_start_outside(
+    access: Access, permission: Permission, state: ClusterState, group: str, node: str | None
+) -> None:
+    """FORBIDDEN for an instance of a group, or on a node, that is outside of the caller's scope, and for one that could be
+    placed on such a node; NOT_FOUND."""
+    refuse_group_outside(access, permission, group, field="group")
+    if state.groups.find(group) is None:
+        raise not_there("group", group)
+    if node is None:
+        refuse_group_partly_outside(access, permission, state, group, field="node")
+    elif not access.allows_on_instance(permission, group, node):
+        raise Rejected(
+            Code.FORBIDDEN,
+            f"'{permission}' is not granted for group '{group[:80]}' on node '{node[:80]}'",
+            hint="choose a node within the scope of the token; 'corral whoami' shows it",
+            field="node",
+        )
+    elif state.nodes.find(node) is None:
+        raise not_there("node", node)
+
+
+def refuse_references_outside(
+    access: Access, document: Mapping[str, Any], before: GroupSpec | None = None
+) -> None:
+    """FORBIDDEN for a document, as it was sent, that names groups outside of the caller's scope: also those that do not
+    exist. References that are there already stay; `before`: the group as it is."""
+    known = set(_references(msgspec.to_builtins(before))) if before is not None else set()
+    kept = {(field.partition("/")[0], name) for field, name in known}
+    for field, name in _references(document):
+        if (field.partition("/")[0], name) not in kept:
+            permission = Permission.GROUPS_MANAGE if field in ("name", "parent") else Permission.GROUPS_READ
+            refuse_group_outside(access, permission, name, field=field)
+
+
+def _references(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The groups that a document names, with their fields; what is of another type is refused elsewhere."""
+    for field in ("name", "parent", "fallback_group"):
+        if name := _text(document, field):
+            yield field, name
+    for field in ("depends_on", "affinity"):
+        found = document.get(field)
+        for position, each in enumerate(found if isinstance(found, list | tuple) else ()):
+            if isinstance(each, Mapping) and (name := _text(each, "group")):
+                yield f"{field}/{position}/group", name
+
+
 def refuse_document_outside(access: Access, spec: GroupSpec) -> None:
     """FORBIDDEN for the document of a group outside of the caller's scope, and for one whose instances could be placed on
     nodes outside of it."""
@@ -134,10 +246,10 @@ def refuse_document_outside(access: Access, spec: GroupSpec) -> None:
     refuse_group_outside(access, permission, name, field="name")
     if spec.parent:
         refuse_group_outside(access, permission, spec.parent, field="parent")
-    nodes = spec.nodes or (_ANY_NODE,)
+    nodes = spec.nodes or (ANY,)
     outside = next((each for each in nodes if not access.allows_on_instance(permission, name, each)), None)
     if outside is not None:
-        told = "any node" if outside == _ANY_NODE else f"node '{outside}'"
+        told = "any node" if outside == ANY else f"node '{outside}'"
         raise Rejected(
             Code.FORBIDDEN,
             f"'{permission}' is granted for some nodes only, and group '{name}' could be placed on {told}",

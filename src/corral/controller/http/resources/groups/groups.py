@@ -16,7 +16,11 @@ from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
 from corral.controller.http.messages.paging import Page, PageQuery, page_of
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_table import Build, Describe, Mutate, Read, Route
-from corral.controller.http.pipeline.scoping import Scoping, refuse_document_outside
+from corral.controller.http.pipeline.scoping import (
+    Scoping,
+    refuse_document_outside,
+    refuse_references_outside,
+)
 from corral.controller.http.resources.dry_runs import (
     ConfirmedOrDry,
     DryRunQuery,
@@ -106,7 +110,9 @@ def create_group(
     state: ClusterState, instances: InstanceControl, workload: Workloads, call: ApiCall[Any, DryRunQuery]
 ) -> Mutation:
     ws = workspace(instances, call, "POST /groups")
-    record = group_changes.create_document(ws, _written(call))
+    document = _written(call)
+    _refuse_references(call, document)
+    record = group_changes.create_document(ws, document)
     _refuse_outside(call, [record.spec])
     if call.query.dry_run:
         return dry_mutation("groups.create", record.spec.name, described(ws, instances.signals, workload))
@@ -141,7 +147,9 @@ async def set_maintenance(
 async def patch_group(
     state: ClusterState, instances: InstanceControl, workload: Workloads, call: ApiCall[Any, ConfirmedOrDry]
 ) -> Describe:
-    return _revision(state, instances, workload, call, group_changes.patched(_written(call)))
+    patch = _written(call)
+    _refuse_references(call, patch, state.groups.require(call.path["name"]).record.spec)
+    return _revision(state, instances, workload, call, group_changes.patched(patch))
 
 
 def _confirmed(name: str, query: ConfirmedOrDry) -> str:
@@ -186,6 +194,16 @@ def _refuse_outside(call: ApiCall[Any, Any], specs: Iterable[GroupSpec]) -> None
             refuse_document_outside(access, spec)
 
 
+def _refuse_references(
+    call: ApiCall[Any, Any], document: dict[str, Any], before: GroupSpec | None = None
+) -> None:
+    """FORBIDDEN for a document with which a caller with a scope names groups outside of it. Before anything else: no other
+    refusal shall tell whether they exist."""
+    access = call.caller.access
+    if not access.allows_everywhere(Permission.GROUPS_MANAGE):
+        refuse_references_outside(access, document, before)
+
+
 async def get_document(state: ClusterState, call: ApiCall[None, NoQuery]) -> WrittenDocument:
     stored = state.groups.require(call.path["name"])
     document = written_document(stored.record)
@@ -198,6 +216,7 @@ async def put_document(
     state: ClusterState, instances: InstanceControl, workload: Workloads, call: ApiCall[Any, ConfirmedOrDry]
 ) -> Describe:
     document = _written(call)
+    _refuse_references(call, document, state.groups.require(call.path["name"]).record.spec)
     return _revision(state, instances, workload, call, lambda *_: document)
 
 

@@ -10,6 +10,7 @@ import msgspec
 from corral.controller.consoles.service import Consoles
 from corral.controller.http.messages.call import ApiCall, NoQuery, Query, RequestBody, Text, TicketedQuery
 from corral.controller.http.pipeline.api_context import FileDistribution, ProcessContext
+from corral.controller.http.pipeline.authentication import authorise
 from corral.controller.http.pipeline.route_table import (
     Build,
     Describe,
@@ -17,6 +18,7 @@ from corral.controller.http.pipeline.route_table import (
     Read,
     Route,
 )
+from corral.controller.http.pipeline.scoping import Scoping, check_scope
 from corral.controller.http.pipeline.sse_stream import Content, Write
 from corral.controller.http.resources.templates.template_schemas import (
     ChangedTemplate,
@@ -161,8 +163,11 @@ async def save_instance(
     setting: ProcessContext,
     call: ApiCall[Save, NoQuery],
 ) -> Describe:
-    """Fetch the files once; making a version of them may happen again."""
+    """Fetch the files once; making a version of them may happen again. Who may not read them does not get them by a
+    template either."""
     asked = call.body
+    authorise(call.caller, Permission.INSTANCES_FILES)
+    check_scope(Scoping.INSTANCE, call.caller.access, Permission.INSTANCES_FILES, state, call.path)
     id = state.instances.require(call.path["id"]).record.id
     template_name(asked.template)
     for number, path in enumerate(asked.paths):
@@ -226,6 +231,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="POST",
         path="/api/v1/instances/{id}/save",
         permission=Permission.TEMPLATES_MANAGE,
+        scope=Scoping.EVERYWHERE,  # a template belongs to no group: what is saved there is started elsewhere
         summary="Save files of an instance as a new version of a template",
         body=Save,
         response=ChangedTemplate,

@@ -14,7 +14,7 @@ from corral.controller.http.messages.paging import Page, PageQuery, page_of
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.attempts import Attempt
 from corral.controller.http.pipeline.route_table import Mutate, Once, Read, Route
-from corral.controller.http.pipeline.scoping import Scoping, refuse_group_outside
+from corral.controller.http.pipeline.scoping import Scoping, refuse_start_outside
 from corral.controller.http.resources.dry_runs import DryRun, DryRunShape, described, dry_mutation
 from corral.controller.http.resources.instances import command_input as commanding
 from corral.controller.http.resources.instances.instance_changes import (
@@ -120,7 +120,7 @@ def start_instance(
     asked = call.body
     access = call.caller.access
     if not access.allows_everywhere(Permission.INSTANCES_MANAGE):
-        refuse_group_outside(access, Permission.INSTANCES_MANAGE, asked.group, field="group")
+        refuse_start_outside(access, Permission.INSTANCES_MANAGE, view.state, asked.group, asked.node)
     return _started(view, instances, call, asked.group, asked.node, asked.variables)
 
 

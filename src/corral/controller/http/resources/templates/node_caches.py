@@ -10,10 +10,12 @@ from corral.controller.distribution.node_caches import CacheReport
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
 from corral.controller.http.pipeline.api_context import FileDistribution
 from corral.controller.http.pipeline.route_table import Act, Read, Route, path_id
+from corral.controller.http.pipeline.scoping import ANY, not_there
 from corral.controller.http.resources.templates.template_versions import SyncShape
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import Permission
+from corral.errors import Code, Rejected
 
 
 class Prewarm(RequestBody, frozen=True, kw_only=True):
@@ -33,6 +35,8 @@ async def prewarm_node(
     state: ClusterState, distribution: FileDistribution, call: ApiCall[Prewarm, NoQuery]
 ) -> Mutation:
     node = state.nodes.require(call.path["id"]).record
+    if not call.caller.access.allows_everywhere(Permission.NODES_MANAGE):
+        _refuse_outside(state, call, node.id)
     group = _group(state, call)
     report = await distribution.prewarm(node.id, group)
     return Mutation(
@@ -61,6 +65,21 @@ async def prewarm_all(
 def _group(state: ClusterState, call: ApiCall[Prewarm, NoQuery]) -> str | None:
     name = call.body.group
     return None if name is None else state.groups.require(name).record.spec.name
+
+
+def _refuse_outside(state: ClusterState, call: ApiCall[Prewarm, NoQuery], node: str) -> None:
+    """FORBIDDEN for groups whose instances on this node would be outside of the caller's scope; NOT_FOUND."""
+    permission, group = Permission.NODES_MANAGE, call.body.group
+    if not call.caller.access.allows_on_instance(permission, ANY if group is None else group, node):
+        named = "all groups" if group is None else f"group '{group[:80]}'"
+        raise Rejected(
+            Code.FORBIDDEN,
+            f"'{permission}' is not granted for {named} on node '{node}'",
+            hint="name a group within the scope of the token; 'corral whoami' shows it",
+            field="group",
+        )
+    if group is not None and state.groups.find(group) is None:
+        raise not_there("group", group)
 
 
 ROUTES: Final[tuple[Route, ...]] = (
