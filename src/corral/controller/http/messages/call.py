@@ -107,6 +107,8 @@ class SharedCall(Generic[Q]):
     path: Mapping[str, str]
     query: Q
     now: dt.datetime
+    access: Access | None = None
+    """That of the caller; None: a workload, which sees everything here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,9 +88,8 @@ class ProxyReadServer:
         if not has_workload_token(request):
             admitted = await self._admission.admit(request)
             call = admitted.call
-            found = await self._handler(
-                admitted.leading, SharedCall(path=call.path, query=call.query, now=call.now)
-            )
+            asked = SharedCall(path=call.path, query=call.query, now=call.now, access=call.caller.access)
+            found = await self._handler(admitted.leading, asked)
             return shaped(admitted.shown(found), status=self._status)
         leading = self._admission.leading()
         run = authenticate_proxy(leading, request, cost=self._admission.cost(request))

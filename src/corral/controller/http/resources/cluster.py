@@ -36,8 +36,9 @@ _SHOWN_UNREADABLE: Final = 1000
 
 
 class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
-    """`commit` is the number of the last change; `nodes` counts them by state. `unreadable` are documents of the
-    store that cannot be read: they are left as they are, and everything else works."""
+    """`commit` is the number of the last change; `nodes` counts those within the scope of the caller by state. `unreadable`
+    are documents of the store that cannot be read, for callers without a scope: they are left as they are, and everything
+    else works."""
 
     id: str
     created_at: dt.datetime
@@ -77,8 +78,13 @@ async def get_cluster(
     setting: ProcessContext,
     call: ApiCall[None, NoQuery],
 ) -> ClusterShape:
-    del call
-    identity = state.identity
+    identity, access = state.identity, call.caller.access
+    everything = access.allows_everywhere(Permission.CLUSTER_READ)
+    seen = (
+        each.record
+        for each in state.nodes
+        if everything or access.allows_on_node(Permission.CLUSTER_READ, each.record.id)
+    )
     return ClusterShape(
         id=identity.id,
         created_at=identity.created_at,
@@ -86,9 +92,9 @@ async def get_cluster(
         members=list(cluster.members()),
         version=setting.version,
         store=cluster.store,
-        nodes=dict(collections.Counter(node.record.state.value for node in state.nodes)),
+        nodes=dict(collections.Counter(each.state.value for each in seen)),
         commit=state.number,
-        unreadable=list(itertools.islice(state.quarantine, _SHOWN_UNREADABLE)),
+        unreadable=list(itertools.islice(state.quarantine, _SHOWN_UNREADABLE)) if everything else [],
         notes=notes_of(state, modules, nodes),
     )
 
@@ -144,7 +150,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="GET",
         path="/api/v1/cluster",
         permission=Permission.CLUSTER_READ,
-        scope=Scoping.NEUTRAL,
+        scope=Scoping.FILTERS,
         summary="Who leads, and what the cluster holds",
         response=ClusterShape,
         handler=get_cluster,

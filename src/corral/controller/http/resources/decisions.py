@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from typing import Annotated, Final
 
 import msgspec
@@ -10,9 +11,10 @@ import msgspec
 from corral.controller.http.messages.call import ApiCall
 from corral.controller.http.messages.paging import Page, TimedPageQuery, newest_entries
 from corral.controller.http.pipeline.route_table import Read, Route
-from corral.controller.http.pipeline.scoping import Scoping
+from corral.controller.http.pipeline.scoping import ANY, Scoping
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import (
+    DECISIONS_PREFIX,
     EVERY_DECISION,
     Journal,
     deployment_decisions,
@@ -97,48 +99,62 @@ async def list_decisions(
 ) -> Page[DecisionShape]:
     """The newest first, about one subject or about all. What was decided about things that are gone stays for
     a while."""
-    query = call.query
+    query, access = call.query, call.caller.access
     journal = EVERY_DECISION if query.subject is None else _journal(query.subject)
+    accepts = None if access.allows_everywhere(Permission.DECISIONS_READ) else _covered(state, access)
     found, following = await newest_entries(
-        reads, journal.name, query, prefix=query.subject is None, once=_decision_id
+        reads, journal.name, query, prefix=query.subject is None, once=_decision_id, accepts=accepts
     )
-    shapes = [decision_shape(journal, entry) for entry in found]
-    return Page(
-        items=[each for each in shapes if _is_covered(state, call.caller.access, each)], next=following
-    )
+    return Page(items=[decision_shape(journal, entry) for entry in found], next=following)
 
 
-def _is_covered(state: ClusterState, access: Access, decision: DecisionShape) -> bool:
-    """Whether a decision is about a group, an instance or a node within the scope of the caller. That of a deployment is
-    in the journal of its group, too."""
-    permission = Permission.DECISIONS_READ
-    if access.allows_everywhere(permission):
-        return True
-    kind, _, id = decision.subject.partition("/")
-    match kind:
-        case "instance":
-            stored = state.instances.find(id)  # of one that is gone it is not known whose it was
-            return stored is not None and access.allows_on_instance(
-                permission, stored.record.group, decision.node or stored.record.node
-            )
-        case "group":
-            return access.allows_on_group(permission, id)
-        case "node":
-            return access.allows_on_node(permission, id)
-        case _:
-            return False
-
-
-class _Identified(msgspec.Struct, frozen=True):
+class _Outline(msgspec.Struct, frozen=True):
     id: str
+    subject: str
+    node: str = ""
 
 
-_IDENTIFIED: Final = msgspec.json.Decoder(_Identified)
+_OUTLINE: Final = msgspec.json.Decoder(_Outline)
 
 
 def _decision_id(entry: Entry) -> str:
     """A decision is appended to the journals of its instance, its group and its node, one after the other."""
-    return _IDENTIFIED.decode(entry.body).id
+    return _OUTLINE.decode(entry.body).id
+
+
+def _covered(state: ClusterState, access: Access) -> Callable[[Entry], bool]:
+    def covers(entry: Entry) -> bool:
+        outline = _OUTLINE.decode(entry.body)
+        return covers_decision(state, access, entry.journal, outline.subject, outline.node)
+
+    return covers
+
+
+def covers_decision(state: ClusterState, access: Access, journal: str, subject: str, node: str) -> bool:
+    """Whether a decision in a journal is within the scope of a caller: by what the journal is of, and by the instance that
+    the decision is about. Of one that is gone only the journal of its group tells whose it was."""
+    permission = Permission.DECISIONS_READ
+    kind, _, id = journal.removeprefix(DECISIONS_PREFIX).partition("/")
+    if kind == "node" and subject == id:
+        return access.allows_on_node(permission, id)
+    group = id if kind == "group" else _group_of(state, kind, subject, id)
+    if not group:
+        return kind == "node" and access.allows_on_instance(permission, ANY, id)
+    if subject == group and access.allows_on_group(permission, group):
+        return True
+    stored = state.instances.find(subject)
+    return access.allows_on_instance(permission, group, node or (stored.record.node if stored else ANY))
+
+
+def _group_of(state: ClusterState, kind: str, subject: str, id: str) -> str:
+    """The group that a decision is about, as far as the journal, which is not a group's, tells it."""
+    if kind == "deployment":
+        deployment = state.deployments.find(id)
+        return deployment.record.group if deployment is not None else ""
+    stored = state.instances.find(subject)
+    if stored is not None:
+        return stored.record.group
+    return subject if state.groups.find(subject) is not None else ""
 
 
 def decision_shape(journal: Journal[DecisionRecord], entry: Entry) -> DecisionShape:

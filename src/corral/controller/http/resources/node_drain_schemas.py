@@ -11,6 +11,8 @@ import msgspec
 from corral.controller.instances.drain_progress import DrainLine, DrainWaitFor, drain_lines, drain_progress_of
 from corral.controller.sessions.live_nodes import LiveNode
 from corral.controller.state.cluster_state import ClusterState
+from corral.domain.access import Access
+from corral.domain.permissions import Permission
 from corral.domain.planning.drain_progress import DrainProgress
 from corral.domain.records import NodeRecord
 
@@ -73,3 +75,11 @@ def drain_shape(
         if ack is not None and answered
         else None,
     )
+
+
+def drain_within_scope(access: Access, drain: NodeDrainShape, node: str) -> NodeDrainShape:
+    """A drain without the lines of instances outside of the caller's scope, which may name some groups of the node only."""
+    lines = [
+        each for each in drain.instances if access.allows_on_instance(Permission.NODES_READ, each.group, node)
+    ]
+    return msgspec.structs.replace(drain, instances=lines)

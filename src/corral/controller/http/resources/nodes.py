@@ -20,7 +20,11 @@ from corral.controller.http.resources.dry_runs import (
     dry_mutation,
     removal_described,
 )
-from corral.controller.http.resources.node_drain_schemas import NodeDrainShape, drain_shape
+from corral.controller.http.resources.node_drain_schemas import (
+    NodeDrainShape,
+    drain_shape,
+    drain_within_scope,
+)
 from corral.controller.instances.confirmations import before_node_goes, before_node_is_revoked, on_node
 from corral.controller.modules_on_nodes.module_states import forget_node
 from corral.controller.sessions.live_nodes import LiveNode, LiveNodes, StrayRun
@@ -29,6 +33,7 @@ from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
 from corral.controller.state.node_changes import LabelChanges, NodeChange, insist_on_node
 from corral.controller.workload.service import Workloads
+from corral.domain.access import Access
 from corral.domain.node_claims import MOST_CPUS, MOST_MEMORY_MB, NodeClaims, NodeSettings, in_force
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.permissions import Permission
@@ -193,7 +198,7 @@ async def list_nodes(
         )
 
     def shape(stored: StoredRecord[NodeRecord]) -> NodeShape:
-        return node_shape(state, nodes, stored, workload.vitals.players_of)
+        return _within_scope(access, node_shape(state, nodes, stored, workload.vitals.players_of))
 
     return page_of(state.nodes, query, accepts=accepts, shape=shape)
 
@@ -207,7 +212,14 @@ async def get_node(
 ) -> NodeShape:
     stored = state.nodes.require(call.path["id"])
     empty_at = instances.signals.counts_as_empty_at
-    return node_shape(state, nodes, stored, workload.vitals.players_of, empty_at)
+    shape = node_shape(state, nodes, stored, workload.vitals.players_of, empty_at)
+    return _within_scope(call.caller.access, shape)
+
+
+def _within_scope(access: Access, shape: NodeShape) -> NodeShape:
+    if shape.drain is None or access.allows_everywhere(Permission.NODES_READ):
+        return shape
+    return msgspec.structs.replace(shape, drain=drain_within_scope(access, shape.drain, shape.id))
 
 
 def the_node(state: ClusterState, path: Mapping[str, str]) -> StoredRecord[NodeRecord]:

@@ -7,7 +7,7 @@ It is read often. Instances come from an index, and nothing is searched: the tim
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -17,9 +17,9 @@ from corral.controller.http.messages.paging import PageQuery, page_of
 from corral.controller.http.pipeline.route_table import ProxyRead, Route
 from corral.controller.http.resources.groups.group_schemas import MaintenanceShape
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
-from corral.controller.state.sorted_keys import SortedKeys
 from corral.controller.workload.service import Workloads
 from corral.controller.workload.vitals import Vital
+from corral.domain.access import Access
 from corral.domain.groups.group import PRIMARY
 from corral.domain.groups.instance_records import GroupRecord, InstanceRecord
 from corral.domain.permissions import Permission
@@ -76,7 +76,7 @@ async def get_registry(
     state: ClusterState, workload: Workloads, call: SharedCall[RegistryQuery]
 ) -> RegistryShape:
     group = state.groups.require(call.path["name"]).record
-    taking = _taking(state, group)
+    taking = _taking(state, call.access, group)
     nowhere: list[str] = []
 
     def has_address(record: InstanceRecord) -> bool:
@@ -97,7 +97,7 @@ async def get_registry(
             max_players=vital.max_players or group.spec.max_players,
         )
 
-    page = page_of(state.instances, call.query, accepts=has_address, shape=shape, among=taking.in_order())
+    page = page_of(state.instances, call.query, accepts=has_address, shape=shape, among=taking)
     return RegistryShape(
         group=group.spec.name,
         held=group.hold is not None,
@@ -105,10 +105,11 @@ async def get_registry(
         fallback=tuple(
             FallbackShape(
                 group=each.spec.name,
-                ready=len(_taking(state, each)),
+                ready=len(_taking(state, call.access, each)),
                 maintenance=scheduled(each.spec, call.now).maintenance.enabled,
             )
             for each in fallback_chain(state, group)
+            if _is_seen(call.access, each)
         ),
         ready=len(taking),
         instances=page.items,
@@ -129,9 +130,20 @@ def fallback_chain(state: ClusterState, group: GroupRecord) -> Iterator[GroupRec
         yield group
 
 
-def _taking(state: ClusterState, group: GroupRecord) -> SortedKeys:
-    """The instances that players may be sent to."""
-    return state.instances.counts(group.spec.name).open if group.hold is None else SortedKeys()
+def _is_seen(access: Access | None, group: GroupRecord) -> bool:
+    return access is None or access.allows_on_group(Permission.GROUPS_READ, group.spec.name)
+
+
+def _taking(state: ClusterState, access: Access | None, group: GroupRecord) -> Sequence[str]:
+    """The instances that players may be sent to, in order: those within the scope of a caller, for a workload all."""
+    if group.hold is not None:
+        return ()
+    name, permission = group.spec.name, Permission.GROUPS_READ
+    found = state.instances.counts(name).open.in_order()
+    if access is None or access.allows_everywhere(permission):
+        return found
+    nodes = {id: state.instances.require(id).record.node for id in found}
+    return [id for id in found if access.allows_on_instance(permission, name, nodes[id])]
 
 
 def _address(state: ClusterState, node: str) -> str:

@@ -17,6 +17,7 @@ from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.http.resources.templates.template_files import file_limit
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
+from corral.domain.access import Access
 from corral.domain.groups.artifacts import CatalogRecord
 from corral.domain.groups.group import Category, ConfigFormat
 from corral.domain.permissions import Permission
@@ -83,8 +84,10 @@ def _id(path: Mapping[str, str]) -> str:
     return f"{path['platform']}/{path['version']}"
 
 
-def _shape(state: ClusterState, stored: StoredRecord[CatalogRecord]) -> CatalogShape:
+def _shape(state: ClusterState, access: Access, stored: StoredRecord[CatalogRecord]) -> CatalogShape:
+    """`used_by` has the groups within the scope of the caller."""
     record = stored.record
+    users = changes.users_of(state, record.id)
     return CatalogShape(
         platform=record.platform,
         version=record.version,
@@ -95,11 +98,16 @@ def _shape(state: ClusterState, stored: StoredRecord[CatalogRecord]) -> CatalogS
         category=record.category,
         config_format=record.config_format,
         description=record.description,
-        used_by=changes.users_of(state, record.id),
+        used_by=[each for each in users if _is_covered(access, each)],
         created_at=record.created_at,
         updated_at=record.updated_at,
         revision=stored.revision,
     )
+
+
+def _is_covered(access: Access, group: str) -> bool:
+    permission = Permission.CATALOG_READ
+    return access.allows_everywhere(permission) or access.allows_on_group(permission, group)
 
 
 async def list_entries(state: ClusterState, call: ApiCall[None, CatalogQuery]) -> Page[CatalogShape]:
@@ -108,12 +116,12 @@ async def list_entries(state: ClusterState, call: ApiCall[None, CatalogQuery]) -
         state.catalog,
         call.query,
         accepts=lambda record: platform in (None, record.platform),
-        shape=lambda stored: _shape(state, stored),
+        shape=lambda stored: _shape(state, call.caller.access, stored),
     )
 
 
 async def get_entry(state: ClusterState, call: ApiCall[None, NoQuery]) -> CatalogShape:
-    return _shape(state, the_entry(state, call.path))
+    return _shape(state, call.caller.access, the_entry(state, call.path))
 
 
 def put_entry(state: ClusterState, call: ApiCall[NewEntry, NoQuery]) -> Mutation:
@@ -180,7 +188,7 @@ def _put(state: ClusterState, call: ApiCall[Any, Any], fields: dict[str, Any]) -
         action="catalog.put",
         subject=record.id,
         steps=steps,
-        body=_shape(state, StoredRecord(before.revision if before else 0, shown)),
+        body=_shape(state, call.caller.access, StoredRecord(before.revision if before else 0, shown)),
         status=200 if before else 201,
         before=_audited(kept) if kept else None,
         after=_audited(record),
@@ -216,7 +224,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="GET",
         path="/api/v1/catalog",
         permission=Permission.CATALOG_READ,
-        scope=Scoping.NEUTRAL,
+        scope=Scoping.FILTERS,
         summary="List the catalog",
         query=CatalogQuery,
         response=Page[CatalogShape],

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from corral.controller.http.pipeline.route_table import Read, ReadHandler, Route
+from corral.controller.http.pipeline.route_table import Read, Route
 from corral.controller.http.resources.why.why_answer import WhyShape
 from corral.controller.http.resources.why.why_deployments import why_deployment
 from corral.controller.http.resources.why.why_groups import why_group
 from corral.controller.http.resources.why.why_instances import why_instance
 from corral.controller.http.resources.why.why_modules import why_module
 from corral.controller.http.resources.why.why_nodes import why_node
+from corral.controller.http.resources.why.why_scope import WhyHandler, within_scope
 from corral.domain.permissions import Permission
 
 _COST: Final = 5
 """An answer takes the leader up to some 10 ms: a caller who asks all the time gets a tenth of it."""
 
 
-def _route(path: str, summary: str, handler: ReadHandler) -> Read:
+def _route(path: str, summary: str, handler: WhyHandler) -> Read:
     return Read(
         method="GET",
         path=path,
         permission=Permission.DECISIONS_READ,
         summary=summary,
         response=WhyShape,
-        handler=handler,
+        handler=within_scope(handler),
         cost=_COST,
     )
 

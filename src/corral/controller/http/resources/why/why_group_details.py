@@ -8,11 +8,13 @@ from typing import Final
 
 from corral.controller.http.resources.why.why_answer import NowShape, WhyParts, WouldChangeShape
 from corral.controller.state.cluster_state import ClusterState
+from corral.domain.access import Access
 from corral.domain.decisions import Rule
 from corral.domain.groups.crash_records import CrashRecord
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, is_lost, stays
 from corral.domain.node_states import NodeState
+from corral.domain.permissions import Permission
 from corral.domain.planning.holds import hold_text
 from corral.domain.planning.plan_results import GroupResult
 from corral.domain.planning.plan_view import PlanView
@@ -21,15 +23,16 @@ from corral.errors import nearest
 _NAMED: Final = 5
 _CHOICES: Final = 500
 """The most names among which the one is looked for that was meant."""
+_READ: Final = Permission.DECISIONS_READ
 _AWAY: Final = (NodeState.DISCONNECTED, NodeState.UNREACHABLE)
 
 
-def group_details(parts: WhyParts, record: GroupRecord, found: GroupResult) -> list[NowShape]:
-    """What is the case around the group."""
+def group_details(parts: WhyParts, record: GroupRecord, found: GroupResult, access: Access) -> list[NowShape]:
+    """What is the case around the group, as far as the caller may see it."""
     return [
-        *_unknown_names(parts.state, record, found),
+        *_unknown_names(parts.state, record, found, access),
         *_away(parts.state, record),
-        *_dependencies(parts, record, found),
+        *_dependencies(parts, record, found, access),
         *_last_crash(parts.state, record),
     ]
 
@@ -72,16 +75,19 @@ def _unknown_nodes(state: ClusterState, record: GroupRecord) -> list[str]:
     return [node for node in record.spec.nodes if state.nodes.find(node) is None][:_NAMED]
 
 
-def _unknown_names(state: ClusterState, record: GroupRecord, found: GroupResult) -> Iterable[NowShape]:
+def _unknown_names(
+    state: ClusterState, record: GroupRecord, found: GroupResult, access: Access
+) -> Iterable[NowShape]:
     """Nodes and groups that the document names, and that do not exist: they may be typing errors."""
     if found.refusal is None:
         return
     for node in _unknown_nodes(state, record):
-        meant = _meant(node, (id for id, _ in state.nodes.items()))
+        meant = _meant(node, (id for id, _ in state.nodes.items() if access.allows_on_node(_READ, id)))
         yield _shape("unknown", record, f"its 'nodes' name '{node}', which has not joined{meant}")
     for each in record.spec.affinity:
         if each.group and each.required and each.weight > 0 and state.groups.find(each.group) is None:
-            meant = _meant(each.group, (name for name, _ in state.groups.items()))
+            seen = (name for name, _ in state.groups.items() if access.allows_on_group(_READ, name))
+            meant = _meant(each.group, seen)
             text = f"its required 'affinity' names group '{each.group}', which does not exist{meant}"
             yield _shape("unknown", record, text)
 
@@ -122,13 +128,18 @@ def _named(state: ClusterState, record: InstanceRecord) -> str:
     return f"{record.id} (lost, replaced by {other})" if other else f"{record.id} (lost)"
 
 
-def _dependencies(parts: WhyParts, record: GroupRecord, found: GroupResult) -> Iterable[NowShape]:
+def _dependencies(
+    parts: WhyParts, record: GroupRecord, found: GroupResult, access: Access
+) -> Iterable[NowShape]:
     """What the groups have that this one waits for."""
     if found.need.rule is not Rule.DEPENDS_WAIT:
         return
     for each in record.spec.depends_on:
         stored = parts.state.groups.find(each.group)
         if stored is None or parts.state.instances.counts(each.group).serving_ready >= each.ready:
+            continue
+        if not access.allows_on_group(_READ, each.group):
+            yield _shape("depends_on", record, f"'{each.group}': it is outside of the scope of the caller")
             continue
         wanted = parts.instances.signals.wanted(stored.record)
         text = _trouble(parts.as_of_now(stored.record), wanted) or "its instances are not ready yet"

@@ -25,6 +25,7 @@ from corral.controller.http.resources.why.why_group_details import group_details
 from corral.controller.instances.group_format_upgrade import isolation_hint
 from corral.controller.state.collections import group_decisions
 from corral.controller.workload.service import Workloads
+from corral.domain.access import Access
 from corral.domain.decisions import DecisionKind, Rule
 from corral.domain.groups.instance_records import (
     CrashLoop,
@@ -34,6 +35,7 @@ from corral.domain.groups.instance_records import (
     is_ready,
     live,
 )
+from corral.domain.permissions import Permission
 from corral.domain.planning.counterfactuals import group_counterfactuals
 from corral.domain.planning.plan_results import GroupResult
 from corral.domain.planning.plan_view import PlanView
@@ -66,8 +68,8 @@ async def why_group(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
     now += [refusal_shape(name, found, found.refusal)] if found.refusal is not None else []
     now += _scaling(view, record, found)
     now += drain_of_group(parts, there, found)
-    now += group_details(parts, record, found)
-    now += _holders(parts, record, found)
+    now += group_details(parts, record, found, call.caller.access)
+    now += _holders(parts, record, found, call.caller.access)
     now += _waiting(parts.workload, there)
     history = DecisionHistory(parts.reads)
     decisions = await history.recent(journal)
@@ -168,16 +170,19 @@ def _observing(name: str) -> NowShape:
     return NowShape(topic="observing", subject=f"group/{name}", reason=text)
 
 
-def _holders(parts: WhyParts, record: GroupRecord, found: GroupResult) -> list[NowShape]:
-    """Instances of groups with a lower priority that have the room which is lacking: they are not stopped for it. A node
-    that is too small, or where they have too little, is left out."""
+def _holders(parts: WhyParts, record: GroupRecord, found: GroupResult, access: Access) -> list[NowShape]:
+    """Instances of groups with a lower priority, as far as the caller may see them, that have the room which is lacking:
+    they are not stopped for it. A node that is too small, or where they have too little, is left out."""
     refusals = found.refusal.refusals if found.refusal is not None else ()
     shapes: list[NowShape] = []
     for refusal in refusals:
         if refusal.code not in (RefusalCode.MEMORY, RefusalCode.CPU) or len(shapes) == _NAMED:
             continue
         held = [
-            each.record for each in parts.state.instances.of_node(refusal.node) if live(each.record.state)
+            each.record
+            for each in parts.state.instances.of_node(refusal.node)
+            if live(each.record.state)
+            and access.allows_on_instance(Permission.DECISIONS_READ, each.record.group, refusal.node)
         ]
         lower = [
             (each, group.record.spec)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import itertools
 from typing import Final
 
@@ -46,9 +45,13 @@ async def why_node(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
     history = DecisionHistory(parts.reads)
     heads = await history.heads(journal)
     chains = ChainReader(state, parts.reads, call.caller.access, history, [journal])
-    refused, would_change = await _refused(parts, id, call.now)
+    refused, would_change = await _refused(parts, call)
     view = next((each for each in parts.plan((), call.now)[0].nodes() if each.id == id), None)
-    running = [each.record for each in state.instances.of_node(id) if live(each.record.state)]
+    running = [
+        each.record
+        for each in state.instances.of_node(id)
+        if live(each.record.state) and _is_seen(call, each.record.group)
+    ]
     rules = {each.subject: each for each in reversed(heads.values())}
     placed = [
         NowShape(
@@ -142,13 +145,19 @@ def _own_change(record: NodeRecord) -> list[WouldChangeShape]:
     return []
 
 
+def _is_seen(call: ApiCall[None, NoQuery], group: str) -> bool:
+    """Whether instances of a group on the node are within the scope of the caller."""
+    return call.caller.access.allows_on_instance(Permission.DECISIONS_READ, group, call.path["id"])
+
+
 async def _refused(
-    parts: WhyParts, id: str, now: dt.datetime
+    parts: WhyParts, call: ApiCall[None, NoQuery]
 ) -> tuple[list[NowShape], list[WouldChangeShape]]:
     """The groups that have fewer instances than wanted and that this node refuses, with the reasons. A few are planned at
     once: others have their turn in between."""
+    id, now = call.path["id"], call.now
     short = (stored.record.spec.name for stored in parts.state.groups if stored.record.reason)
-    names = list(itertools.islice(short, _SHORT_GROUPS))
+    names = list(itertools.islice((name for name in short if _is_seen(call, name)), _SHORT_GROUPS))
     found: list[NowShape] = []
     changes: list[WouldChangeShape] = []
     for first in range(0, len(names), _AT_ONCE):
