@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import ipaddress
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence

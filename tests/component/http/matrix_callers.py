@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterable
 from typing import Any
 
+from browsers import CSRF, cookie_of, log_in, make_user
 from http_rig import Rig
 from module_archives import module_zip
 from module_source import ROUTED
@@ -225,6 +226,60 @@ async def workloads(rig: Rig) -> list[MatrixCaller]:
     ]
 
 
+async def sessions(rig: Rig) -> list[MatrixCaller]:
+    """People who have logged in, those who have only half of what it takes, and those whose session is over."""
+    own = frozenset({Permission.SELF_READ, Permission.SELF_MANAGE})
+    found = []
+    for role in Role:
+        whole = await _logged_in(rig, f"person-{role.lower()}", [{"role": role.value}])
+        granted = (Granted(permissions=GRANTS[role] | own),)
+        found.append(MatrixCaller(name=f"{role} in a browser", headers=whole, granted=granted))
+    cookie = {"Cookie": whole["Cookie"]}
+    page = whole | {"Origin": EVIL}
+    host = whole | {"Host": "evil.example.org"}
+    few = await _logged_in(rig, "person-few", [{"role": "few", "scope": {"nodes": ["node-2"]}}])
+    ended, locked = await _logged_in(rig, "person-out"), await _logged_in(rig, "person-locked")
+    line = await log_in(rig, "person-operator", kind="COMMAND_LINE")
+    async with rig.client() as admin, rig.client("") as browser:
+        assert (await browser.post("/api/v1/auth/logout", headers=ended)).status_code == 204
+        assert (
+            await admin.post("/api/v1/users/person-locked/lock", json={"reason": "left"})
+        ).status_code == 200
+    return [
+        *found,
+        MatrixCaller(name="cookie alone", headers=cookie),
+        MatrixCaller(name="cookie with another secret", headers=cookie | {CSRF: few[CSRF]}),
+        MatrixCaller(name="secret alone", headers={CSRF: whole[CSRF]}),
+        MatrixCaller(name="session from a foreign page", headers=page, granted=granted, foreign_page=True),
+        MatrixCaller(name="session under a foreign Host", headers=host, granted=granted, foreign_host=True),
+        MatrixCaller(
+            name="session of a user in a scope",
+            headers=few,
+            granted=(Granted(permissions=frozenset(FEW) | own, nodes=("node-2",)),),
+        ),
+        MatrixCaller(
+            name="session of a user without a role",
+            headers=await _logged_in(rig, "person-without"),
+            granted=(Granted(permissions=own),),
+        ),
+        MatrixCaller(
+            name="session of a command line",
+            headers=bearer(line.json()["token"]),
+            granted=(Granted(permissions=GRANTS[Role.OPERATOR] | own),),
+        ),
+        MatrixCaller(name="session that was ended", headers=ended),
+        MatrixCaller(name="session of a locked user", headers=locked),
+    ]
+
+
+async def _logged_in(rig: Rig, name: str, bindings: Iterable[dict[str, Any]] = ()) -> dict[str, str]:
+    """The headers of a browser in which a new user has logged in."""
+    await make_user(rig, name, bindings=list(bindings))
+    answer = await log_in(rig, name)
+    return {"Cookie": "=".join(cookie_of(answer)), CSRF: answer.json()["csrf"]}
+
+
 async def callers(rig: Rig) -> list[MatrixCaller]:
     """Everybody. To add a way to call, add it to one of these."""
-    return [*nobodies(), *await holders_of_tokens(rig), *await users(rig), *await workloads(rig)]
+    known = [*await holders_of_tokens(rig), *await users(rig), *await sessions(rig)]
+    return [*nobodies(), *known, *await workloads(rig)]

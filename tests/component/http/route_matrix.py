@@ -22,6 +22,7 @@ from corral.controller.http.pipeline.route_table import (
     Build,
     Download,
     FormUpload,
+    LoginRoute,
     Mutate,
     Once,
     Probe,
@@ -38,7 +39,8 @@ from corral.domain.permissions import Permission
 
 SAFE = ("GET", "HEAD")
 KINDS = (
-    Act, Asset, Build, Download, FormUpload, Mutate, Once, Probe, ProxyRead, Read, Relay, Report, Socket, Stream, Upload,
+    Act, Asset, Build, Download, FormUpload, LoginRoute, Mutate, Once, Probe, ProxyRead, Read, Relay, Report, Socket, Stream,
+    Upload,
 )  # fmt: skip
 
 WITHOUT_A_SUBJECT = {
@@ -54,6 +56,14 @@ WITHOUT_A_SUBJECT = {
     "GET /api/v1/events/stream",
     "POST /api/v1/events/tickets",
     "GET /api/v1/auth/me",
+    "POST /api/v1/auth/logout",
+    "POST /api/v1/auth/password",
+    "POST /api/v1/auth/totp",
+    "POST /api/v1/auth/totp/confirm",
+    "POST /api/v1/auth/totp/remove",
+    "POST /api/v1/auth/recovery-codes",
+    "GET /api/v1/auth/sessions",
+    "DELETE /api/v1/auth/sessions/{id}",
     "GET /api/v1/schemas/group",
     "GET /api/v1/cluster",
     "GET /api/v1/catalog",

@@ -238,13 +238,14 @@ async def finish_oidc(
 ) -> ApiResponse:
     """Take a browser back from the provider: to the login page, with a code that it exchanges for a session. The code is in
     the fragment, which no server and no log sees."""
-    oidc = _provider(setting)
-    cleared: Headers = ((b"set-cookie", oidc.clear_cookie.encode()),)
-    given = cookie_values(call.http, oidc.cookie_name)
+    cleared: Headers = ()
     query = CallbackQuery(
         state=call.query.state, code=call.query.code, iss=call.query.iss, error=call.query.error
     )
     try:
+        oidc = _provider(setting)
+        cleared = ((b"set-cookie", oidc.clear_cookie.encode()),)
+        given = cookie_values(call.http, oidc.cookie_name)
         finished = await oidc.finish(query, cookie=given[0] if given else "")
         code = logins.provider_code(finished)
     except CorralError as error:
