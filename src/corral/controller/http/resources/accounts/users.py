@@ -17,12 +17,14 @@ from corral.controller.http.messages.call import ApiCall, Caller, GivenText, NoQ
 from corral.controller.http.messages.paging import Page, PageQuery, everything, page_of
 from corral.controller.http.pipeline.route_table import Build, Describe, Mutate, Read, Route
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
+from corral.controller.state.collections import USER_SESSIONS
 from corral.controller.state.ledger import Mutation
 from corral.domain.access import Access
 from corral.domain.accounts.records import UserRecord, valid_display_name, valid_user_name
 from corral.domain.bindings import Binding, Bindings
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
+from corral.store.port import Delete
 
 _ONE: Final = "/api/v1/users/{name}"
 
@@ -226,11 +228,13 @@ def stored_user(
     *,
     status: int = 200,
 ) -> Mutation:
+    shape = user_shape(state, logins, StoredRecord(0, record))
+    ended = sum(isinstance(step, Delete) and step.collection == USER_SESSIONS.name for step in steps)
     return Mutation(
         action=action,
         subject=record.name,
         steps=steps,
-        body=user_shape(state, logins, StoredRecord(0, record)),
+        body=msgspec.structs.replace(shape, sessions=shape.sessions - ended),
         status=status,
         before=_audited(before) if before is not None else None,
         after=_audited(record),
