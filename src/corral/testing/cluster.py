@@ -126,11 +126,13 @@ class LocalController:
     def admin_token(self) -> str:
         return (self.data / "admin.token").read_text().strip()
 
-    async def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        """One request as the administrator, the way the CLI makes it."""
+    async def call(
+        self, method: str, path: str, body: dict[str, Any] | None = None, *, token: str = ""
+    ) -> Any:
+        """One request as the administrator, or with another token, the way the CLI makes it."""
         authority = self.app.config.authority_path
         ca_file = str(authority) if authority.exists() else None
-        return await call(self.url, self.admin_token, method, path, body, ca_file=ca_file)
+        return await call(self.url, token or self.admin_token, method, path, body, ca_file=ca_file)
 
     async def put_blob(self, content: bytes, *, node: str) -> str:
         """A blob in the store that this node may read; its digest."""

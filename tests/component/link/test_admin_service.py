@@ -90,3 +90,30 @@ async def test_a_token_that_is_not_there_cannot_be_revoked(controller, admin):
     with pytest.raises(CorralError) as caught:
         await calling(controller, admin, "RevokeJoinToken", RevokeJoinTokenRequest(token_id="nope"))
     assert caught.value.code is Code.NOT_FOUND
+
+
+@pytest.mark.trap("T25")
+@pytest.mark.parametrize("how", ["locked", "narrowed"])
+async def test_a_certificate_ends_with_the_rights_of_whoever_requested_it(controller, how):
+    role = {"name": "keys", "permissions": ["cluster.manage", "nodes.enrol", "self.read"]}
+    await controller.call("POST", "/api/v1/roles", role)
+    await controller.call("POST", "/api/v1/users", {"name": "ada", "bindings": [{"role": "keys"}]})
+    token = await controller.call("POST", "/api/v1/tokens", {"name": "t", "role": "ADMIN", "owner": "ada"})
+    key = new_key()
+    issued = await controller.call(
+        "POST",
+        "/api/v1/cluster/certificates",
+        {"name": "ada", "csr_pem": make_csr(key, "ada").decode()},
+        token=token["token"],
+    )
+    credentials = grpc.ssl_channel_credentials(
+        issued["ca_pem"].encode(), key_pem(key), issued["certificate_pem"].encode()
+    )
+    await calling(controller, credentials, "ListJoinTokens", ListJoinTokensRequest())
+    if how == "locked":
+        await controller.call("POST", "/api/v1/users/ada/lock", {"reason": "left"})
+    else:
+        await controller.call("PATCH", "/api/v1/roles/keys", {"permissions": ["cluster.manage", "self.read"]})
+    with pytest.raises(CorralError) as caught:
+        await calling(controller, credentials, "ListJoinTokens", ListJoinTokensRequest())
+    assert caught.value.code is Code.CERTIFICATE_REFUSED

@@ -7,11 +7,13 @@ from typing import Final
 
 import msgspec
 
+from corral.controller.accounts.principals import Principals
+from corral.controller.accounts.user_sessions import UserSessions
 from corral.controller.sessions.live_nodes import HostIdentity
 from corral.controller.sessions.published_node import complete_handshake
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.domain.events import Draft, EventType
-from corral.domain.ids import MAX_COUNTER, NodeId, SessionId, instance_id
+from corral.domain.ids import MAX_COUNTER, CallerId, NodeId, SessionId, instance_id
 from corral.domain.node_claims import (
     NodeClaims,
     check_labels,
@@ -20,6 +22,7 @@ from corral.domain.node_claims import (
     reported_reconnect_max,
 )
 from corral.domain.node_states import NODE_LIFECYCLE, NodeState, NodeTrigger
+from corral.domain.permissions import Permission
 from corral.domain.records import NodeRecord, with_claims
 from corral.errors import Code, Rejected
 from corral.pki.names import Peer, PeerKind
@@ -140,15 +143,17 @@ def authorise(state: ClusterState, peer: Peer, *, kind: PeerKind, now: dt.dateti
 
 
 def _authorise_admin(state: ClusterState, peer: Peer, *, now: dt.datetime) -> None:
-    """An administrator's certificate is valid only as long as the token that requested it."""
+    """An administrator's certificate is valid only as long as the token or session that requested it is, and may make join
+    tokens, which is what the service does."""
     issued = state.admin_certificates.find(peer.serial)
-    token = state.tokens.find(issued.record.token_id) if issued else None
-    expires_at = token.record.expires_at if token else None
-    if token is None or (expires_at is not None and expires_at <= now):
+    principals = Principals(state, UserSessions(state))
+    principal = principals.find(CallerId(issued.record.token_id), now) if issued is not None else None
+    if principal is None or not principal.access.allows_everywhere(Permission.NODES_ENROL):
         raise Rejected(
             Code.CERTIFICATE_REFUSED,
             f"the certificate of administrator '{peer.name}' is no longer valid",
-            hint="its token was revoked or has expired; make a new one with 'corral cluster admin-certificate'",
+            hint="whoever requested it is no longer allowed to, or its token has expired; make a new one with "
+            "'corral cluster admin-certificate'",
         )
 
 
