@@ -75,6 +75,7 @@ class Code(enum.Enum):
 
     # logins
     LOGIN_FAILED = 401
+    LOGIN_PENDING = 403
     SECOND_FACTOR_REQUIRED = 401
     PASSWORD_CHANGE_REQUIRED = 403
     USER_LOCKED = 403

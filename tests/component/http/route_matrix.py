@@ -57,6 +57,8 @@ WITHOUT_A_SUBJECT = {
     "POST /api/v1/events/tickets",
     "GET /api/v1/auth/me",
     "POST /api/v1/auth/logout",
+    "POST /api/v1/auth/device/find",
+    "POST /api/v1/auth/device/decide",
     "POST /api/v1/auth/password",
     "POST /api/v1/auth/totp",
     "POST /api/v1/auth/totp/confirm",

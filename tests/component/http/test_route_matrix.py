@@ -40,6 +40,7 @@ OPEN_FAMILIES: dict[str, set[str]] = {
     "ping": {"GET /api/ping"},
     "login": {
         "POST /api/v1/auth/login",
+        "POST /api/v1/auth/device",
         "GET /api/v1/auth/oidc/start",
         "GET /api/v1/auth/oidc/callback",
     },

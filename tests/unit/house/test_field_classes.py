@@ -96,11 +96,14 @@ NO_SECRETS = {
     "ExitShape.code": "of an exit",
     "FileShape.digest": "of a file's content",
     "MeShape.token": "the token's record, without its text",
+    "DeviceLoginShape.user_code": "opens nothing by itself: somebody who has logged in approves it",
+    "WaitingLoginShape.user_code": "the same",
     "MeShape.must_change_password": "whether it has to be changed",
     "UserShape.has_password": "whether there is one",
     "UserShape.must_change_password": "whether it has to be changed",
 }
 SHOWN_ONCE = {
+    "DeviceLoginShape.device_code",
     "LoginShape.csrf",
     "LoginShape.token",
     "RecoveryCodesShape.codes",

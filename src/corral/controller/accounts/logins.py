@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from corral.controller.accounts import users
+from corral.controller.accounts.device_logins import DeviceLogins
 from corral.controller.accounts.lockout import Lockout, LoginAttempt
 from corral.controller.accounts.oidc import FinishedLogin
 from corral.controller.accounts.one_time_codes import LOGIN_SECONDS, OneTimeCodes
@@ -105,10 +106,11 @@ class Logins:
         self._provider_codes: OneTimeCodes[str, FinishedLogin] = OneTimeCodes(
             clock=clock, entropy=entropy, life_seconds=LOGIN_SECONDS, most=_PROVIDER_CODES
         )
-        self._first_admin_codes: OneTimeCodes[str, None] = OneTimeCodes(
+        self._first_admin_codes: OneTimeCodes[str, str] = OneTimeCodes(
             clock=clock, entropy=entropy, life_seconds=None, most=1
         )
         self._first_admin_turn = asyncio.Lock()
+        self.devices = DeviceLogins(clock=clock, entropy=entropy)
 
     async def by_password(self, shown: PasswordLogin, origin: LoginOrigin) -> LoggedIn:
         """LOGIN_FAILED, LOGIN_DELAYED, SECOND_FACTOR_REQUIRED, PASSWORD_CHANGE_REQUIRED, USER_LOCKED; INVALID_FIELD for a
@@ -251,6 +253,14 @@ class Logins:
         login = Login(kind=origin.kind, by=by, address=origin.address, agent=origin.agent)
         return new_session(user.name, login, now=self._clock.now(), entropy=self._entropy)
 
+    async def by_device_code(self, code: str, origin: LoginOrigin) -> LoggedIn:
+        """LOGIN_PENDING, LOGIN_FAILED, USER_LOCKED."""
+        approver = await self.devices.approved(code)
+        for _ in range(_ATTEMPTS):
+            with contextlib.suppress(Conflict):
+                return await self._commit(self._unlocked(approver.user).record, approver.by, origin)
+        raise _busy()
+
     # The first administrator
 
     def needs_first_admin(self) -> bool:
@@ -262,7 +272,7 @@ class Logins:
     def first_admin_code(self) -> str | None:
         """A new code, which voids the one before; None: an administrator has a password."""
         self._first_admin_codes.revoke(_FIRST_ADMIN)
-        return self._first_admin_codes.issue(_FIRST_ADMIN, None) if self.needs_first_admin() else None
+        return self._first_admin_codes.issue(_FIRST_ADMIN, _FIRST_ADMIN) if self.needs_first_admin() else None
 
     async def by_first_admin_code(
         self, code: str, *, name: str, password: str, origin: LoginOrigin
@@ -270,7 +280,7 @@ class Logins:
         """Whoever has the code becomes an administrator with this name and password. LOGIN_FAILED; INVALID_FIELD and CONFLICT
         leave the code as it is."""
         async with self._first_admin_turn:
-            if not self._first_admin_codes.holds(code) or not self.needs_first_admin():
+            if self._first_admin_codes.find(code) is None or not self.needs_first_admin():
                 _log.warning("login.refused", user="", address=origin.address, reason="the code is void")
                 raise void_code(
                     "a new one is printed when the controller is started while nobody has a password"

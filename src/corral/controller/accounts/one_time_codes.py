@@ -77,10 +77,10 @@ class OneTimeCodes(Generic[Owner, Value]):
         self._open[secret_digest(text)] = _Code(owner, value, deadline)
         return text
 
-    def holds(self, text: str) -> bool:
-        """Whether `redeem` would find a value behind this code."""
+    def find(self, text: str) -> Value | None:
+        """The value behind a code, which stays as it is; None as of `redeem`."""
         found = self._open.get(secret_digest(text)) if len(text) <= _LONGEST else None
-        return found is not None and not self._has_expired(found)
+        return None if found is None or self._has_expired(found) else found.value
 
     def redeem(self, text: str) -> Value | None:
         """The value behind a code, once; None: it is unknown, used or expired.

@@ -19,6 +19,7 @@ from corral.controller.http.resources import (
     workload,
 )
 from corral.controller.http.resources.accounts import (
+    device_login,
     login,
     own_account,
     roles,
@@ -65,6 +66,7 @@ ROUTES: Final[tuple[Route, ...]] = with_description(
         *probes.ROUTES,
         *login.ROUTES,
         *own_account.ROUTES,
+        *device_login.ROUTES,
         *sessions.ROUTES,
         *tokens.ROUTES,
         *users.ROUTES,

@@ -138,6 +138,10 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     "MeShape": fields(
         open="user display_name must_change_password has_totp token session permissions grants"
     ),
+    # controller.http.resources.accounts.device_login
+    "DeviceLoginShape": fields(open="user_code page expires_at", shown_once="device_code"),
+    # Whoever has the code decides about the login by where it comes from.
+    "WaitingLoginShape": fields(open="user_code address agent begun_at expires_at"),
     # controller.http.resources.accounts.own_account
     "TotpSetupShape": fields(shown_once="secret uri setup"),
     "RecoveryCodesShape": fields(shown_once="codes"),

@@ -38,7 +38,7 @@ NameText = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 
 
 class LoginBody(RequestBody, frozen=True, kw_only=True):
-    """By name and password; or by `code`; or, with name and password, by `first_admin_code`."""
+    """By name and password; by `code` or by `device_code`; or, with name and password, by `first_admin_code`."""
 
     name: NameText | None = None
     password: Secret | None = None
@@ -48,6 +48,7 @@ class LoginBody(RequestBody, frozen=True, kw_only=True):
     code: Secret | None = None
     page_secret: Secret | None = None
     first_admin_code: Secret | None = None
+    device_code: Secret | None = None
     kind: SessionKind = SessionKind.BROWSER
 
 
@@ -114,7 +115,10 @@ class OidcCallbackQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=
 async def login(state: ClusterState, logins: Logins, call: LoginCall[LoginBody, NoQuery]) -> ApiResponse:
     body, request = call.body, call.http
     origin = LoginOrigin(address=request.address, agent=request.header(b"user-agent") or "", kind=body.kind)
-    if body.code is not None:
+    if body.device_code is not None:
+        _refuse_beside(body, "device_code", "name", "password", "first_admin_code", "code")
+        logged_in = await logins.by_device_code(body.device_code, origin)
+    elif body.code is not None:
         _refuse_beside(body, "code", "name", "password", "first_admin_code")
         logged_in = await logins.by_provider_code(
             body.code, page_secret=body.page_secret or "", origin=origin

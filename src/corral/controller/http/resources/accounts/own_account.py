@@ -79,7 +79,7 @@ async def change_password(
     call: ApiCall[NewPassword, NoQuery],
 ) -> Describe:
     """Every session of the user ends, this one too, and a new one begins."""
-    session = _session(call)
+    session = session_of(call)
     address = call.caller.actor.address
     user = (await logins.prove_password(call.caller.user, call.body.current, address)).record
     hashed = await logins.hash_new(call.body.new, user, field="new", old=call.body.current)
@@ -108,7 +108,7 @@ async def begin_totp(
     state: ClusterState, setting: ProcessContext, logins: Logins, call: ApiCall[OwnPassword, NoQuery]
 ) -> TotpSetupShape:
     """Nothing is stored before the code that confirms it."""
-    session = _session(call)
+    session = session_of(call)
     stored = await logins.prove_password(call.caller.user, call.body.password, call.caller.actor.address)
     _refuse_second(stored.record)
     secret = new_totp_secret(setting.entropy)
@@ -122,7 +122,7 @@ async def begin_totp(
 async def confirm_totp(
     state: ClusterState, setting: ProcessContext, call: ApiCall[TotpConfirmation, NoQuery]
 ) -> Describe:
-    session, key = _session(call), setting.cluster_key()
+    session, key = session_of(call), setting.cluster_key()
     secret = unseal_setup(call.body.setup, session=session, key=key)
     if secret is None:
         raise Rejected(
@@ -161,7 +161,7 @@ async def confirm_totp(
 async def remove_totp(
     state: ClusterState, setting: ProcessContext, logins: Logins, call: ApiCall[TotpRemoval, NoQuery]
 ) -> Describe:
-    _session(call)
+    session_of(call)
     await logins.prove_password(call.caller.user, call.body.password, call.caller.actor.address)
 
     async def describe() -> Mutation:
@@ -181,7 +181,7 @@ async def remove_totp(
 async def renew_recovery_codes(
     state: ClusterState, setting: ProcessContext, logins: Logins, call: ApiCall[OwnPassword, NoQuery]
 ) -> Describe:
-    _session(call)
+    session_of(call)
     await logins.prove_password(call.caller.user, call.body.password, call.caller.actor.address)
     codes = new_recovery_codes(setting.entropy)
 
@@ -221,7 +221,7 @@ def _require_factor(setting: ProcessContext, user: UserRecord, call: ApiCall[Tot
         )
 
 
-def _session(call: ApiCall[Any, Any]) -> UserSessionId:
+def session_of(call: ApiCall[Any, Any]) -> UserSessionId:
     """The caller's session; FORBIDDEN for a token."""
     if call.caller.session is None:
         raise Rejected(

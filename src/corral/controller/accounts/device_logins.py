@@ -1,0 +1,150 @@
+"""Logins of a command line that are approved in a browser, for people without a password here and hosts without a browser.
+
+The command line gets two codes (as in RFC 8628): one that it keeps, and a short one that a person types into the login
+page after logging in there in any way. The page shows where the request came from, because somebody may have been
+talked into approving a login that is not his own. In memory of the leader: after a change of it, the command line begins again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import re
+from typing import Final, NamedTuple
+
+from corral.controller.accounts.one_time_codes import OneTimeCodes
+from corral.domain.accounts.records import AuthenticatedBy, shown_agent
+from corral.domain.ids import UserName
+from corral.errors import Code, Rejected, Retryable
+from corral.system.addresses import counted_as
+from corral.system.clock import Clock
+from corral.system.entropy import Entropy
+
+LIFE: Final = dt.timedelta(minutes=10)
+WAIT_SECONDS: Final = 25.0
+"""How long a request of the command line waits for the approval; then it asks again."""
+_MOST: Final = 200
+_MOST_PER_ADDRESS: Final = 5
+_LETTERS: Final = "BCDFGHJKLMNPQRSTVWXZ"
+"""Without vowels, so that no words come about, and without what looks alike."""
+_LENGTH: Final = 8
+_TYPED: Final = re.compile(r"[^A-Z]")
+
+
+class Approver(NamedTuple):
+    """Who approved a login, and how that person had logged in."""
+
+    user: UserName
+    by: AuthenticatedBy
+
+
+class DeviceLogin:
+    """A login that waits for a person."""
+
+    def __init__(self, *, user_code: str, address: str, agent: str, begun_at: dt.datetime) -> None:
+        self.user_code: Final = user_code
+        self.address: Final = address
+        self.agent: Final = agent
+        self.begun_at: Final = begun_at
+        self.approver: Approver | None = None
+        self.decided: Final = asyncio.Event()
+
+    @property
+    def expires_at(self) -> dt.datetime:
+        return self.begun_at + LIFE
+
+
+class DeviceLogins:
+    """The logins of one term that wait."""
+
+    def __init__(self, *, clock: Clock, entropy: Entropy) -> None:
+        self._clock = clock
+        self._entropy = entropy
+        self._by_device: OneTimeCodes[str, DeviceLogin] = OneTimeCodes(
+            clock=clock,
+            entropy=entropy,
+            life_seconds=LIFE.total_seconds(),
+            most=_MOST,
+            most_per_owner=_MOST_PER_ADDRESS,
+            noun="login",
+            owner_noun="address",
+        )
+        self._by_user_code: dict[str, DeviceLogin] = {}
+
+    def begin(self, *, address: str, agent: str) -> tuple[str, DeviceLogin]:
+        """The code that the command line keeps, and the login. RATE_LIMITED."""
+        now = self._clock.now()
+        self._by_user_code = {
+            code: each for code, each in self._by_user_code.items() if each.expires_at > now
+        }
+        waiting = DeviceLogin(
+            user_code=self._new_user_code(), address=address, agent=shown_agent(agent), begun_at=now
+        )
+        device_code = self._by_device.issue(counted_as(address), waiting)
+        self._by_user_code[waiting.user_code] = waiting
+        return device_code, waiting
+
+    def find(self, user_code: str) -> DeviceLogin:
+        """The login whose code a person typed; NOT_FOUND."""
+        found = self._by_user_code.get(_plain(user_code))
+        if found is None or found.decided.is_set() or found.expires_at <= self._clock.now():
+            raise Rejected(
+                Code.NOT_FOUND,
+                "no login waits with this code",
+                hint="check it, or begin again with 'corral login'; a code holds for ten minutes",
+                field="user_code",
+            )
+        return found
+
+    def decide(self, user_code: str, approver: Approver | None) -> DeviceLogin:
+        """Let the command line in as this user, or refuse it. NOT_FOUND."""
+        found = self.find(user_code)
+        found.approver = approver
+        found.decided.set()
+        del self._by_user_code[found.user_code]
+        return found
+
+    async def approved(self, device_code: str, *, seconds: float = WAIT_SECONDS) -> Approver:
+        """Who approved the login of this code, once. LOGIN_PENDING when nobody has yet, LOGIN_FAILED."""
+        waiting = self._by_device.find(device_code)
+        if waiting is None:
+            raise _void()
+        try:
+            async with asyncio.timeout(seconds):
+                await waiting.decided.wait()
+        except TimeoutError:
+            raise Retryable(
+                Code.LOGIN_PENDING,
+                "nobody has approved the login yet",
+                hint="ask again, until the code has expired",
+                retry_after=1.0,
+            ) from None
+        if self._by_device.redeem(device_code) is None or waiting.approver is None:
+            raise _void()
+        return waiting.approver
+
+    def _new_user_code(self) -> str:
+        while True:
+            drawn = self._entropy.secret(_LENGTH * 4)
+            numbers = (int.from_bytes(drawn[at : at + 4]) for at in range(0, len(drawn), 4))
+            code = "".join(_LETTERS[number % len(_LETTERS)] for number in numbers)
+            if code not in self._by_user_code:
+                return code
+
+
+def shown_user_code(code: str) -> str:
+    """As people read it: two groups of four."""
+    return f"{code[: _LENGTH // 2]}-{code[_LENGTH // 2 :]}"
+
+
+def _plain(typed: str) -> str:
+    return _TYPED.sub("", typed[:64].upper())
+
+
+def _void() -> Rejected:
+    return Rejected(
+        Code.LOGIN_FAILED,
+        "the login was refused, or its code is unknown, used or expired",
+        hint="begin again with 'corral login'",
+        field="device_code",
+    )
