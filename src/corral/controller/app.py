@@ -23,6 +23,7 @@ from corral.controller.http.server.access_log import AccessLog
 from corral.controller.http.server.cors import CrossOrigin
 from corral.controller.http.server.forwarded_requests import ForwardedRequests
 from corral.controller.http.server.http_server import HttpServer
+from corral.controller.instances.orders import ApiAddress
 from corral.controller.sessions.link_server import LinkServer, ServerCertificates
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Step
@@ -172,7 +173,7 @@ class _ControllerStart:
             verifier=verifier,
             clock=self._clock,
             entropy=self._entropy,
-            api_url=f"{config.http.scheme}://{own.http}",
+            api=ApiAddress.of(config.http, own.http),
             ahead_of_store=set(),
             first_admin_url=first_admin_url(config.http, own.http),
         )

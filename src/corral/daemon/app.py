@@ -22,7 +22,7 @@ from corral.daemon.modules.wiring import NodeModuleServices
 from corral.daemon.node import host_info
 from corral.daemon.node.data_directory import DAEMON_ROLE, make_data_directory
 from corral.daemon.node.enrolment import identify
-from corral.daemon.node.identity import Identity
+from corral.daemon.node.identity import Identity, publish_authorities
 from corral.daemon.node.known_controllers import KnownControllers
 from corral.daemon.orders.instance_orders import InstanceOrders, list_runs
 from corral.daemon.orders.local_socket import LocalSocket
@@ -153,6 +153,7 @@ class _DaemonStart:
         machine_id = host_info.machine_id(self._config.node.machine_id, data, self._entropy)
         memory = KnownControllers(data, self._config.controllers)
         identity = await identify(self._config, memory, machine_id=machine_id, join=join)
+        publish_authorities(data, identity)
         spool = self._open_spool(identity, rest)
         lister = functools.partial(list_runs, RunDirectories(data))
         consoles = await rest.enter_async_context(NodeConsoles(self._clock, list_runs=lister))

@@ -204,7 +204,7 @@ def holding_ports(*, tcp: int | str | None = None, udp: int | str | None = None)
 
 
 _PLAYERS: Final = """
-import json, os, pathlib, sys, time, urllib.request
+import json, os, pathlib, ssl, sys, time, urllib.request
 file = pathlib.Path(sys.argv[1]) / os.environ["CORRAL_INSTANCE_ID"]
 print("up", flush=True)
 told, again = None, 0.0
@@ -220,7 +220,8 @@ while True:
             },
         )
         try:
-            urllib.request.urlopen(request, timeout=5).close()
+            trust = ssl.create_default_context(cafile=os.environ.get("CORRAL_API_CA_FILE"))
+            urllib.request.urlopen(request, timeout=5, context=trust).close()
             told, again = count, time.monotonic() + float(sys.argv[2])
             print("told", count, flush=True)
         except OSError as error:

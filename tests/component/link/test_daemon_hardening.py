@@ -335,6 +335,8 @@ async def connected_with(cluster, scratch, bundle_of) -> tuple[str, str]:
     async with ScriptedController(script) as peer:
         before = peer.enrol(scratch / "n1", "n1").trusted_ca_pem
         daemon = await cluster.daemon("n1", None, controllers=[peer.address])
+        for_workloads = (scratch / "n1" / "authority.pem").read_text()
+        assert for_workloads == load_identity(scratch / "n1").trusted_ca_pem
         again = await cluster.restart(daemon)
         await asyncio.wait_for(again.app.ready.wait(), 20)
         after = load_identity(scratch / "n1").trusted_ca_pem

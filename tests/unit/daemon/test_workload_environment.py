@@ -23,8 +23,10 @@ ORDER = StartOrder(
 )
 
 
-def build(env: dict[str, str]) -> dict[str, str]:
-    return build_environment(ORDER, env=env, node_id="n", user="u", home="/h", time_zone="UTC")
+def build(env: dict[str, str], order: StartOrder = ORDER) -> dict[str, str]:
+    return build_environment(
+        order, env=env, node_id="n", user="u", home="/h", time_zone="UTC", authority_file="/d/authority.pem"
+    )
 
 
 def test_it_is_built_from_nothing():
@@ -70,7 +72,13 @@ def test_what_may_not_be_set_is_named(env, code):
 
 def test_a_program_on_a_terminal_knows_how_to_draw():
     order = msgspec.structs.replace(ORDER, tty=True)
-    found = build_environment(order, env={}, node_id="n", user="u", home="/h", time_zone="UTC")
-    assert found["TERM"] == "xterm"
-    own = build_environment(order, env={"TERM": "dumb"}, node_id="n", user="u", home="/h", time_zone="UTC")
-    assert own["TERM"] == "dumb"
+    assert build({}, order)["TERM"] == "xterm"
+    assert build({"TERM": "dumb"}, order)["TERM"] == "dumb"
+
+
+def test_the_authority_is_named_where_the_api_has_a_certificate_of_it_and_nowhere_else():
+    order = msgspec.structs.replace(ORDER, api_url="https://c", api_cluster_tls=True)
+    assert build({}, order)["CORRAL_API_CA_FILE"] == "/d/authority.pem"
+    assert "CORRAL_API_CA_FILE" not in build({}, msgspec.structs.replace(order, api_cluster_tls=False))
+    with pytest.raises(Rejected, match="CORRAL_API_CA_FILE"):
+        build({"CORRAL_API_CA_FILE": "/mine"}, order)

@@ -10,7 +10,7 @@ from world import TICKETS, World
 
 from corral.controller.instances.group_changes import create_group
 from corral.controller.instances.instance_changes import start_instance
-from corral.controller.instances.orders import start_message
+from corral.controller.instances.orders import ApiAddress, start_message
 from corral.controller.instances.plans import decoded
 from corral.controller.sessions.published_start import add_published_fields
 from corral.domain.groups.group_documents import parse_group
@@ -36,7 +36,7 @@ def ordered(world, document, *, labels=None, variables=None):
         labels=labels or {},
         token="secret",
         ticket=TICKETS.of(record),
-        api_url="http://c",
+        api=ApiAddress(url="https://c", cluster_tls=True),
     )
     return message.start_instance
 
@@ -128,7 +128,7 @@ def test_variables_are_layered_group_then_labels_then_instance(world):
     order = ordered(world, document, labels={"zone": "west"}, variables={"B": "own"})
     assert dict(order.resolved_variables) == {"A": "group", "LABEL_ZONE": "west", "B": "own"}
     assert order.plugin_token == "secret"
-    assert order.api_url == "http://c"
+    assert (order.api_url, order.api_cluster_tls) == ("https://c", True)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from corral.controller.instances.orders import (
+    ApiAddress,
     Order,
     OrderedInstances,
     OrderKind,
@@ -81,7 +82,7 @@ class Dispatcher:
         clock: Clock,
         tokens: RunTokens,
         tickets: StartTickets,
-        api_url: str,
+        api: ApiAddress,
         resend_seconds: float,
     ) -> None:
         self._state = state
@@ -89,7 +90,7 @@ class Dispatcher:
         self._clock = clock
         self._tokens = tokens
         self._tickets = tickets
-        self._api_url = api_url
+        self._api = api
         self._resend_seconds = resend_seconds
         self._sendings: dict[str, Sending] = {}
         self._ordered = OrderedInstances(state.instances)
@@ -259,7 +260,7 @@ class Dispatcher:
             labels=node.record.labels if node else {},
             token=sending.token,
             ticket=self._tickets.of(record),
-            api_url=self._api_url,
+            api=self._api,
         )
 
     def _set_timer(self, due: float, id: str) -> None:

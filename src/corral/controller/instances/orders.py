@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -22,11 +22,24 @@ from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.errors import Code
 from corral.system.aio.backoff import doubled
+from corral.system.controller_config import HttpSection
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1 import plan_pb2 as parts
 from corral.wire.v1.link_pb2 import ControllerMessage
 
 _MAX_DELAY: Final = 300.0
+
+
+class ApiAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where instances reach the API. `cluster_tls`: with a certificate of the cluster's authority."""
+
+    url: str = ""
+    cluster_tls: bool = False
+
+    @classmethod
+    def of(cls, http: HttpSection, advertised: str) -> Self:
+        """Of a controller that is reached at this HOST:PORT."""
+        return cls(url=f"{http.scheme}://{advertised}", cluster_tls=http.tls.mode == "cluster")
 
 
 class OrderKind(enum.Enum):
@@ -113,7 +126,7 @@ def start_message(
     labels: Mapping[str, str],
     token: str,
     ticket: str,
-    api_url: str,
+    api: ApiAddress,
 ) -> ControllerMessage:
     """The start message; `plan` is what `stored` holds. The token is in no plan and no log."""
     primary = next((port.port for port in record.ports if port.name == PRIMARY), 0)
@@ -134,7 +147,8 @@ def start_message(
         plan_hash=record.plan_hash,
         deployment_revision=record.revision,
         decision_id=record.decision,
-        api_url=api_url,
+        api_url=api.url,
+        api_cluster_tls=api.cluster_tls,
         ticket=ticket,
     )
     return ControllerMessage(start_instance=order)

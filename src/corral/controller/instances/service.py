@@ -11,6 +11,7 @@ from corral.controller.instances.drift_view import DriftView
 from corral.controller.instances.instance_commands import InstanceCommands
 from corral.controller.instances.node_candidates import KnownViews, NodeLoad, PlacementRules
 from corral.controller.instances.node_drain_orders import NodeDrainOrders
+from corral.controller.instances.orders import ApiAddress
 from corral.controller.instances.plan_signals import Metric, PlanSignals
 from corral.controller.instances.start_identity import Incarnations, Repair, StartTickets
 from corral.controller.instances.workspace import Workspace
@@ -121,7 +122,7 @@ class InstanceService:
         entropy: Entropy,
         tokens: RunTokens,
         ticket_keys: Callable[[], tuple[bytes, ...]],
-        api_url: str = "",
+        api: ApiAddress = ApiAddress(),  # noqa: B008  # frozen
         resend_seconds: float = 5.0,
         placement: PlacementSection,
         players: Players = lambda _: None,
@@ -145,7 +146,7 @@ class InstanceService:
             clock=clock,
             tokens=tokens,
             tickets=self.tickets,
-            api_url=api_url,
+            api=api,
             resend_seconds=resend_seconds,
         )
         self.drain_orders = NodeDrainOrders(ledger=ledger, sessions=sessions, clock=clock)

@@ -25,6 +25,7 @@ from corral.controller.http.pipeline.api_context import (
 from corral.controller.http.pipeline.audit_reads import WriterHealth
 from corral.controller.instances.group_folder import GroupFolder
 from corral.controller.instances.node_reports import InstanceReports
+from corral.controller.instances.orders import ApiAddress
 from corral.controller.instances.service import InstanceService
 from corral.controller.instances.start_identity import ticket_keys
 from corral.controller.modules.components import ModuleComponents
@@ -76,8 +77,8 @@ class TermDeps:
     verifier: Verifier
     clock: Clock
     entropy: Entropy
-    api_url: str = ""
-    """The URL under which instances reach the API."""
+    api: ApiAddress = field(default_factory=ApiAddress)
+    """Where instances reach the API."""
     first_admin_url: str = ""
     """The address of the page that makes the first administrator, without its code."""
     announce: Callable[[str], None] = print_line
@@ -165,7 +166,7 @@ class NodeServices:
             entropy=deps.entropy,
             tokens=self.workload.tokens,
             ticket_keys=functools.partial(ticket_keys, ledger.state, deps.config.cluster_key_path),
-            api_url=deps.api_url,
+            api=deps.api,
             resend_seconds=deps.config.reconcile.resend_seconds,
             placement=deps.config.placement,
             players=self.workload.vitals.players_of,

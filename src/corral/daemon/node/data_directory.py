@@ -14,6 +14,9 @@ from corral.errors import Code, Rejected, short_list
 from corral.system.files import make_directory
 
 DAEMON_ROLE: Final = "daemon"
+AUTHORITY_FILE: Final = "authority.pem"
+"""The certificates of the cluster's authorities: the one file there that workloads read."""
+AUTHORITY_MODE: Final = 0o644
 _LOCK: Final = f"{DAEMON_ROLE}.lock"
 OURS: Final = frozenset(
     (
@@ -32,7 +35,7 @@ OURS: Final = frozenset(
         ),
         *("contact.json", "daemon.sock", "enrolment.json", "identity.json", "link.json", "machine-id"),
         "renewal.json",
-        *("static.key", "uids.json", _LOCK),
+        *("static.key", "uids.json", AUTHORITY_FILE, _LOCK),
         "lost+found",  # of a file system that is mounted for the daemon
     )
 )

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import pathlib
+import stat
 from typing import Final
 
 import grpc
 import msgspec
+import structlog
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
+from corral.daemon.node.data_directory import AUTHORITY_FILE, AUTHORITY_MODE
 from corral.daemon.node.durable_files import store
 from corral.domain.ids import ClusterId, NodeId
 from corral.errors import Code, Rejected
 from corral.pki.keys import load_key
 from corral.pki.names import PeerKind, read_peer
-from corral.system.files import read_versioned
+from corral.system.files import atomic_write, read_versioned
 
 _FILE: Final = "identity.json"
 _FORMAT: Final = "corral-node-identity"
 _VERSION: Final = 1
+_log = structlog.get_logger("corral.daemon.node")
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +69,26 @@ class StoredIdentity:
         """Durable, then in use; Retryable when the disk refuses, and then nothing has changed."""
         save_identity(self._data, identity)
         self._current = identity
+        publish_authorities(self._data, identity)
+
+
+def publish_authorities(data: pathlib.Path, identity: Identity) -> None:
+    """Write the certificates of the trusted authorities where workloads can read them; only the daemon's user can change
+    the file. A disk that refuses is logged: a node goes on without it, and tries again at its next start."""
+    path, content = data / AUTHORITY_FILE, identity.trusted_ca_pem.encode()
+    try:
+        if not _holds(path, content):
+            atomic_write(path, content, mode=AUTHORITY_MODE)
+    except OSError as error:
+        _log.warning("authority_file.failed", path=str(path), reason=error.strerror or str(error))
+
+
+def _holds(path: pathlib.Path, content: bytes) -> bool:
+    """A daemon of an earlier version closes every file of the data directory, this one too."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode) == AUTHORITY_MODE and path.read_bytes() == content
+    except FileNotFoundError:
+        return False
 
 
 def with_trust(identity: Identity, trusted_ca_pem: bytes) -> Identity:

@@ -15,6 +15,7 @@ from typing import Final
 import structlog
 
 from corral.daemon.node import host_info
+from corral.daemon.node.data_directory import AUTHORITY_FILE
 from corral.daemon.node.disk_space import check_room
 from corral.daemon.node.port_probe import HeldPorts, check_free
 from corral.daemon.prepare.ingredients import FileCache
@@ -114,6 +115,7 @@ class Preparer:
             line=line,
             directory=directory,
             run_directory=run_directory,
+            authority_file=self._node.authority_file,
             proposal=propose(
                 line, order, secrets=values.secrets, node_id=self._node.node_id, directory=directory
             ),
@@ -267,6 +269,7 @@ class Preparation:
                 address=address,
                 memory_mb=host_info.total_memory_mb(),
                 labels=config.node.labels,
+                authority_file=str(data / AUTHORITY_FILE),
             ),
             users=self.users,
             directories=self.directories,

@@ -142,6 +142,8 @@ class PreparedStart(msgspec.Struct, frozen=True, kw_only=True):
     line: LaunchCommand
     directory: pathlib.Path
     run_directory: pathlib.Path
+    authority_file: str
+    """The certificate of the cluster's authority."""
     proposal: Proposal
     """The part that modules may see and change."""
 
@@ -159,6 +161,7 @@ def finish(start: PreparedStart, values: StartValues, progress: StartProgress) -
             user=user.name,
             home=user.home if os.path.isdir(user.home) else str(directory),  # noqa: PTH112 - raises nothing
             time_zone=_time_zone(),
+            authority_file=start.authority_file,
         )
     _log.info(
         "instance.prepared", run=run_name(order.instance_id, order.incarnation), took_ms=progress.took_ms

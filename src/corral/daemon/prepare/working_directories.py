@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from corral.daemon.node.data_directory import AUTHORITY_FILE
 from corral.daemon.prepare.static_owners import own_static
 from corral.daemon.prepare.static_seeds import Seed
 from corral.daemon.prepare.static_trees import write_seed
@@ -58,16 +59,20 @@ class WorkingDirectories:
 
     def open(self) -> None:
         """Create the parent directories, and remove what a previous daemon was building. With a daemon of root, other
-        users may pass through to their own directories, and see nothing else."""
+        users may pass through to their own directories and to the certificate of the authority, and see nothing else."""
         for path in (self.running, self.static, self._bin, self._data / "secrets"):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for unfinished in (self.running / STAGING, self.running / WARM, self.static / STAGING):
             self.drop(unfinished)
         if os.geteuid() != 0:
             return
-        shared = (self.running, self.static)
+        shared, readable = (self.running, self.static), self._data / AUTHORITY_FILE
         for path in self._data.iterdir():
-            if not path.is_symlink() and path not in shared and (path.is_dir() or path.is_file()):
+            if (
+                not path.is_symlink()
+                and path not in (*shared, readable)
+                and (path.is_dir() or path.is_file())
+            ):
                 with contextlib.suppress(FileNotFoundError):  # a temporary file of another process
                     path.chmod(0o700 if path.is_dir() else 0o600)
         for path in (self._data, *shared):

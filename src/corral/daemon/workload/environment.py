@@ -18,10 +18,17 @@ _MAX_VALUE: Final = 128 * 1024
 
 
 def build_environment(
-    order: StartOrder, *, env: Mapping[str, str], node_id: str, user: str, home: str, time_zone: str
+    order: StartOrder,
+    *,
+    env: Mapping[str, str],
+    node_id: str,
+    user: str,
+    home: str,
+    time_zone: str,
+    authority_file: str,
 ) -> dict[str, str]:
     """The complete environment. `env` is the plan's, substituted; it may set anything but reserved and blocked
-    names."""
+    names. `authority_file`: the certificate of the cluster's authority; named where the API has one of its."""
     check_names(env)
     return {
         "PATH": PATH,
@@ -38,6 +45,7 @@ def build_environment(
         "CORRAL_NODE_ID": node_id,
         "CORRAL_PORT": str(order.primary_port or ""),
         "CORRAL_API_URL": order.api_url,
+        **({"CORRAL_API_CA_FILE": authority_file} if order.api_cluster_tls else {}),
         "CORRAL_RUN": run_name(order.instance_id, order.incarnation),
     }
 

@@ -97,6 +97,8 @@ class StartOrder(msgspec.Struct, frozen=True, kw_only=True):
     request: str = ""
     """The id of the request behind it; empty: no request."""
     api_url: str = ""
+    api_cluster_tls: bool = False
+    """The API has a certificate of the cluster's authority."""
     token: str = ""
     """A secret: written to the environment and this file, and nowhere else."""
     ticket: str = ""
@@ -189,6 +191,7 @@ def _of_the_run(message: StartInstance) -> StartOrder:
         plan_hash=message.plan_hash or message.composition_plan.plan_hash,
         decision=message.decision_id,
         api_url=message.api_url,
+        api_cluster_tls=message.api_cluster_tls,
         token=message.plugin_token,
         ticket=message.ticket,
     )

@@ -98,6 +98,8 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     memory_mb: int
     labels: dict[str, str] = {}
+    authority_file: str = ""
+    """The certificate of the cluster's authority, readable for every workload."""
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
