@@ -12,7 +12,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from corral.domain.cron import parse_cron
-from corral.domain.modules.manifest import Manifest
+from corral.domain.field_classes.event_data import EVENT_PERMISSIONS
+from corral.domain.modules.manifest import ANY_EVENT, EventsPart, Manifest
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.manifest.manifest_reader import read_manifest
 from corral.modules.services.event_rules import EVENTS_MISSED
@@ -153,7 +154,7 @@ class BenchHost:
         if self.node is not None and not allowed:
             raise Rejected(Code.FORBIDDEN, "events.subscribes of the manifest lists nothing")
         for type in body.types:
-            if allowed and type not in allowed:
+            if allowed and type not in allowed and ANY_EVENT not in allowed:
                 raise Rejected(Code.FORBIDDEN, f"'{type}' is not in events.subscribes of the manifest")
         self.subscriptions[body.subscription] = body
         return m.Nothing()
@@ -247,10 +248,15 @@ def _pattern(path: str) -> str:
     )
 
 
-def matches_subscription(subscription: Subscribe, *, type: str, subject: str) -> bool:
-    """Whether the module subscribes to the event; missed events concern every module."""
+def matches_subscription(
+    subscription: Subscribe, *, type: str, subject: str, manifest_events: EventsPart
+) -> bool:
+    """Whether the module gets the event by this subscription: a type that needs a permission only if its manifest lists
+    it. Missed events concern every module."""
     if type == EVENTS_MISSED:
         return True
+    if type in EVENT_PERMISSIONS and type not in manifest_events.subscribes:
+        return False
     return (not subscription.types or type in subscription.types) and (
         not subscription.subjects or subject in subscription.subjects
     )

@@ -263,7 +263,7 @@ class ModuleBench:
         matching = [
             one.subscription
             for one in self._host.subscriptions.values()
-            if matches_subscription(one, type=type, subject=subject)
+            if matches_subscription(one, type=type, subject=subject, manifest_events=self.manifest.events)
         ]
         for number in matching:
             body = m.Delivery(subscription=number, events=(event,))

@@ -202,3 +202,26 @@ async def test_a_task_the_module_forgot_is_seen():
         await forgetful.start()
         assert (await forgetful.lingering()).tasks == ("forgotten (sleep)",)
         await forgetful.stop()
+
+
+class Everything(PlatformModule):
+    async def on_start(self, ctx: ModuleContext) -> None:
+        await ctx.events.subscribe([], lambda event: None)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "received"),
+    [
+        ({}, 0),
+        ({"events": {"subscribes": ["*"]}}, 0),
+        ({"events": {"subscribes": ["*", "TOKEN_CREATED"]}}, 1),
+    ],
+    ids=str,
+)
+async def test_events_about_accounts_are_withheld_as_a_controller_does(
+    manifest: dict[str, object], received: int
+) -> None:
+    async with ModuleBench(Everything, manifest=manifest) as bench:
+        await bench.start()
+        assert await bench.emit("TOKEN_CREATED", {"name": "ci"}) == received
+        assert await bench.emit("GROUP_CREATED") == 1

@@ -86,6 +86,20 @@ async def test_events_about_accounts_go_to_modules_whose_manifest_names_them_onl
         assert (error.code, error.field) == (Code.FORBIDDEN, "types")
 
 
+@pytest.mark.trap("T91")
+async def test_a_manifest_may_name_events_about_accounts_beside_all_others(bench: EventBench) -> None:
+    listed = EventsPart(subscribes=("*", "TOKEN_CREATED"))
+    async with playing(events=listed) as (scope, process):
+        await bench.subscribe(scope)
+        await bench.tell("t", type=EventType.TOKEN_CREATED)
+        await bench.tell("u", type=EventType.USER_CREATED)
+        await bench.tell("g")
+        await eventually(lambda: subjects(process.calls) == ["t", "g"])
+        await bench.subscribe(scope, "NODE_ONLINE", number=2)
+        error = await refused(bench.subscribe(scope, "USER_CREATED", number=3))
+        assert (error.code, error.field) == (Code.FORBIDDEN, "types")
+
+
 async def test_a_subscription_has_one_delivery_at_a_time_and_what_waits_comes_in_batches(
     bench: EventBench,
 ) -> None:

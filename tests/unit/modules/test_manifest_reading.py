@@ -195,6 +195,14 @@ def test_what_is_wrong_in_a_part_is_named(more: str, told: str) -> None:
     assert told in refusal(MANIFEST + more).message
 
 
+def test_everything_may_be_subscribed_to_but_not_on_nodes() -> None:
+    events = "events: {subscribes: ['*', TOKEN_CREATED]}\n"
+    assert read_manifest(MANIFEST + events).events.subscribes == ("*", "TOKEN_CREATED")
+    on_nodes = MANIFEST.replace("backend:", "hosts: [controller, daemon]\nbackend:")
+    told = "events.subscribes[0]: a module with 'daemon' among its hosts lists each type"
+    assert told in refusal(on_nodes + "  daemon: {entrypoint: 'stats.node:Stats'}\n" + events).message
+
+
 @pytest.mark.parametrize("deadline", [0, -1, 30_001, 10**15])
 def test_a_hook_deadline_is_bounded(deadline: int) -> None:
     changed = MANIFEST + f"    hookDeadlineMs: {deadline}\n"

@@ -14,6 +14,7 @@ import msgspec
 MANIFEST_VERSION: Final = 1
 DEFAULT_HOOK_DEADLINE_MS: Final = 2000
 MAX_HOOK_DEADLINE_MS: Final = 30_000
+ANY_EVENT: Final = "*"
 RESERVED_IDS: Final = frozenset({"platform", "leaked", "force-cleanup", "capabilities", "storage", "corral"})
 
 
@@ -82,7 +83,8 @@ class StoragePart(Part, frozen=True, kw_only=True):
 
 class EventsPart(Part, frozen=True, kw_only=True):
     """The events that the module receives and publishes. When `subscribes` is given, nothing else may be
-    subscribed to; a type that is not in `publishes` cannot be published."""
+    subscribed to, unless `*` is among them: then everything may but types that need a permission and are not listed
+    beside it. A type that is not in `publishes` cannot be published."""
 
     subscribes: tuple[str, ...] = ()
     publishes: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 from corral.domain.events import EventType
 from corral.domain.file_paths import check_path
 from corral.domain.modules.manifest import (
+    ANY_EVENT,
     MANIFEST_VERSION,
     MAX_HOOK_DEADLINE_MS,
     RESERVED_IDS,
@@ -151,6 +152,12 @@ def _events(manifest: Manifest) -> Findings:
                 f"{type[:80]!r} is not an event type; write it as in 'PLAYER_JOINED'",
             )
     for at, type in enumerate(manifest.events.subscribes):
+        if type == ANY_EVENT:
+            if ModuleHost.DAEMON in manifest.hosts:
+                yield ManifestFinding(
+                    f"events.subscribes[{at}]", "a module with 'daemon' among its hosts lists each type"
+                )
+            continue
         module, slash, own = type.rpartition("/")
         if slash and ID.fullmatch(module) and _EVENT.fullmatch(own):
             continue

@@ -14,7 +14,7 @@ import msgspec
 
 from corral.domain.events import Event, EventType
 from corral.domain.json_limits import MAX_DEPTH, deeper_than
-from corral.domain.modules.manifest import EventsPart
+from corral.domain.modules.manifest import ANY_EVENT, EventsPart
 from corral.errors import Code, Rejected, unknown_choice
 from corral.sdk.protocol.messages import Publish
 from corral.system.aio.token_bucket import TokenBucket
@@ -75,7 +75,7 @@ def requested_filter(types: Collection[str], subjects: Collection[str], allowed:
     for name in types:
         check_name(name)
     listed = frozenset(allowed.subscribes)
-    if not listed:
+    if not listed or ANY_EVENT in listed:
         return EventFilter(types=frozenset(types), subjects=frozenset(subjects))
     for name in types:
         if name not in listed:
