@@ -76,6 +76,34 @@ def test_a_star_stands_for_any_ending(pattern: str, wanted: bool) -> None:
     assert Destination(name="a", url="", events=(pattern,)).accepts("INSTANCE_CRASHED") is wanted
 
 
+@pytest.mark.parametrize(
+    ("patterns", "received"),
+    [
+        (("*",), ["g"]),
+        (("*", "TOKEN_CREATED"), ["t", "g"]),
+        (("TOKEN_*",), ["t"]),
+        (("USER_*", "ROLE_*"), ["u"]),
+        (("*", "TOKEN_*", "USER_*", "INSTANCE_COMMAND"), ["t", "u", "c", "g"]),
+        (("INSTANCE_*",), []),
+        (("INSTANCE_COMMAND",), ["c"]),
+    ],
+)
+async def test_what_is_private_is_sent_to_whom_it_is_named_for(
+    receiver: Receiver, patterns: tuple[str, ...], received: list[str]
+) -> None:
+    async with bench(receiver.destination("ops", *patterns)) as on_bench:
+        await on_bench.start()
+        for type, subject in (
+            ("TOKEN_CREATED", "t"),
+            ("USER_LOCKED", "u"),
+            ("INSTANCE_COMMAND", "c"),
+            ("GROUP_CREATED", "g"),
+        ):
+            await on_bench.emit(type, subject=subject)
+        await on_bench.tick(5)
+        assert receiver.subjects("ops") == received
+
+
 def test_pauses_grow_up_to_ten_minutes() -> None:
     assert [pause_before(attempt) for attempt in (1, 2, 3, 10, 11, 50)] == [1, 2, 4, 512, 600, 600]
 

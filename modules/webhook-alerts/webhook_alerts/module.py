@@ -74,7 +74,7 @@ class WebhookAlerts(PlatformModule):
     async def enqueue(self, event: Event) -> None:
         """One message for each destination that wants it. An event that comes again replaces what it left."""
         for destination in self.settings.destinations:
-            if destination.accepts(event.type):
+            if destination.accepts(event.type, private=self.ctx.manifest.events.subscribes):
                 await self._put(destination, event)
 
     async def _put(self, destination: Destination, event: Event) -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
+
+TYPED = "INSTANCE_COMMAND"
+"""An event with a line that somebody typed: it may hold a password."""
 
 
 class Destination(msgspec.Struct, frozen=True, kw_only=True):
@@ -12,9 +17,16 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     format: str = "json"
     secret: str = ""
 
-    def accepts(self, type: str) -> bool:
+    def accepts(self, type: str, *, private: Collection[str] = ()) -> bool:
+        """Is it sent there? `private`: types that `*` alone does not stand for."""
+        if type in self.events:
+            return True
+        if type == TYPED:
+            return False
         return any(
-            type.startswith(pattern[:-1]) if pattern.endswith("*") else type == pattern
+            pattern.endswith("*")
+            and type.startswith(pattern[:-1])
+            and (pattern != "*" or type not in private)
             for pattern in self.events
         )
 

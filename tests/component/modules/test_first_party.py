@@ -12,6 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from corral.domain.field_classes.event_data import EVENT_PERMISSIONS
+from corral.modules.manifest.manifest_reader import read_manifest
 from corral.testing import workloads
 from corral.testing.api_calls import create_group, wait_for_instances
 from corral.testing.module_house import ModuleHouse
@@ -126,6 +128,28 @@ async def test_alerts_reach_their_destination_signed_and_again_after_an_outage(c
     told = json.loads(body)
     assert (told["type"], told["subject"]) == ("GROUP_CREATED", "one")
     assert (await house.request("POST", "/test/ops"))["sent"] is True
+
+
+async def test_alerts_about_accounts_reach_the_destination_that_names_them(cluster, scratch, receiver):
+    controller = await cluster.controller()
+    house = ModuleHouse(controller, SOURCES / "webhook-alerts", scratch)
+    await house.install()
+    await house.configure(
+        {"destinations": [{"name": "ops", "url": receiver.url, "events": ["TOKEN_*", "GROUP_CREATED"]}]}
+    )
+    await controller.call("POST", "/api/v1/tokens", {"name": "ci", "role": "VIEWER"})
+    await controller.call("POST", "/api/v1/groups", {"name": "one", "command": ["serve"], "min": 0})
+    await eventually(lambda: len(receiver.taken) >= 2, state=receiver.types)
+    told = [json.loads(body) for _, body in receiver.taken]
+    assert [each["type"] for each in told] == ["TOKEN_CREATED", "GROUP_CREATED"]
+    assert told[0]["data"]["name"] == "ci"
+    assert "corral_" not in json.dumps(told)
+
+
+def test_alerts_can_be_about_every_event_of_accounts():
+    """A type that a module gets only by name, and that is not listed here, would be sent to nobody, silently."""
+    manifest = read_manifest((SOURCES / "webhook-alerts" / "module.yaml").read_text())
+    assert set(manifest.events.subscribes) == {"*", *EVENT_PERMISSIONS}
 
 
 @pytest.mark.parametrize("id", ["stats-aggregator", "webhook-alerts"])
