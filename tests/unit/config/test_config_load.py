@@ -292,3 +292,42 @@ def test_the_mode_of_tls_is_a_word_in_a_file_and_off_is_one_of_them(tmp_path: pa
         path.write_text(f"format: corral-controller\nversion: 1\nhttp:\n  tls:\n    mode: {mode}\n")
         http = load_controller(path, {}, {})[0].http
         assert (http.tls.mode, http.scheme) == (mode, scheme)
+
+
+OIDC = """format: corral-controller
+version: 1
+oidc:
+  issuer: https://id.example.org/realms/games
+  client_id: corral
+  public_url: https://corral.example.org/
+  bindings:
+    game-admins: ADMIN
+    lobby team: "OPERATOR groups=lobby-*,hub nodes=eu-*; VIEWER"
+"""
+
+
+def test_a_provider_of_openid_connect_is_configured_in_the_file(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "controller.yaml"
+    path.write_text(OIDC)
+    oidc = load_controller(path, {}, {})[0].oidc
+    assert oidc.public_url == "https://corral.example.org"
+    assert oidc.bindings["lobby team"] == "OPERATOR groups=lobby-*,hub nodes=eu-*; VIEWER"
+
+
+@pytest.mark.parametrize(
+    ("line", "changed", "field"),
+    [
+        ("issuer: https://id", "issuer: http://id", "oidc.issuer"),
+        ("client_id: corral", "client_id: ''", "oidc.client_id"),
+        ("public_url: https://corral.example.org/", "public_url: https://a.example/path", "oidc.public_url"),
+        ("game-admins: ADMIN", "game-admins: ADMIN gruops=x", "oidc.bindings"),
+        ("game-admins: ADMIN", "game-admins: ''", "oidc.bindings"),
+        ("client_id: corral", "client: corral", "oidc.client"),
+    ],
+)
+def test_half_a_provider_is_refused(tmp_path: pathlib.Path, line: str, changed: str, field: str) -> None:
+    path = tmp_path / "controller.yaml"
+    path.write_text(OIDC.replace(line, changed))
+    with pytest.raises(Rejected) as caught:
+        load_controller(path, {}, {})
+    assert (caught.value.code, caught.value.field) == (Code.INVALID_CONFIG, field)
