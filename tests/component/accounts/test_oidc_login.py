@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from corral.controller.accounts.oidc import CallbackQuery
+from corral.controller.accounts.oidc_values import CallbackQuery
 from corral.domain.bindings import Binding, Scope
 from corral.errors import Code, CorralError
 from corral.testing.ports import free_addresses

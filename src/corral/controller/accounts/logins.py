@@ -21,7 +21,7 @@ import structlog
 from corral.controller.accounts import users
 from corral.controller.accounts.device_logins import DeviceLogins
 from corral.controller.accounts.lockout import Lockout, LoginAttempt
-from corral.controller.accounts.oidc import FinishedLogin
+from corral.controller.accounts.oidc_values import FinishedLogin
 from corral.controller.accounts.one_time_codes import LOGIN_SECONDS, OneTimeCodes
 from corral.controller.accounts.passwords import Passwords
 from corral.controller.accounts.recovery_codes import without_used

@@ -17,7 +17,6 @@ import urllib.parse
 from collections.abc import AsyncIterator
 from typing import Final
 
-import msgspec
 import structlog
 
 from corral.controller.accounts.oidc_claims import OidcIdentity, identity_of, issuer_host
@@ -36,6 +35,7 @@ from corral.controller.accounts.oidc_errors import login_failed, no_role, provid
 from corral.controller.accounts.oidc_http import SECONDS
 from corral.controller.accounts.oidc_provider import OidcProvider
 from corral.controller.accounts.oidc_token import check_access_hash, check_claims, signed_claims, token_header
+from corral.controller.accounts.oidc_values import CALLBACK_PATH, CallbackQuery, FinishedLogin, StartedLogin
 from corral.domain.bindings import Binding
 from corral.domain.oidc_bindings import bindings_of, read_group_table
 from corral.errors import CorralError, short_list
@@ -43,7 +43,6 @@ from corral.system.clock import Clock
 from corral.system.entropy import Entropy
 from corral.system.oidc_config import OidcSection
 
-CALLBACK_PATH: Final = "/api/v1/auth/oidc/callback"
 MOST_AT_ONCE: Final = 32
 """Logins that ask the provider at the same time."""
 _CODE_MAX: Final = 4096
@@ -52,29 +51,6 @@ _SECRET_BYTES: Final = 32
 _ERROR: Final = re.compile(r"[a-z_]{1,60}")
 _CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _log = structlog.get_logger("corral.controller.accounts")
-
-
-class StartedLogin(msgspec.Struct, frozen=True, kw_only=True):
-    location: str
-    """Where the browser has to go."""
-    set_cookie: str
-
-
-class CallbackQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters that the browser comes back with."""
-
-    state: str = ""
-    code: str = ""
-    iss: str = ""
-    error: str = ""
-
-
-class FinishedLogin(msgspec.Struct, frozen=True, kw_only=True):
-    identity: OidcIdentity
-    bindings: tuple[Binding, ...]
-    """Never empty."""
-    return_path: str
-    page_challenge: str
 
 
 class OidcLogin:

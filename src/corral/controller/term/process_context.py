@@ -6,9 +6,8 @@ import functools
 import ipaddress
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from corral.controller.accounts.oidc import OidcLogin
-from corral.controller.accounts.oidc_cookie import cookie_key
 from corral.controller.accounts.passwords import Passwords
 from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.pipeline.browser_checks import AllowedHosts, BrowserChecks
@@ -17,6 +16,9 @@ from corral.system.clock import Clock
 from corral.system.controller_config import ControllerConfig
 from corral.system.entropy import Entropy
 from corral.system.log_ring import LogPort
+
+if TYPE_CHECKING:
+    from corral.controller.accounts.oidc import OidcLogin
 
 
 def process_context(
@@ -51,5 +53,9 @@ def process_context(
 def _oidc(config: ControllerConfig, *, clock: Clock, entropy: Entropy) -> OidcLogin | None:
     if not config.oidc.issuer:
         return None
+    # Only here: their libraries take long to load, and most controllers have no provider.
+    from corral.controller.accounts.oidc import OidcLogin
+    from corral.controller.accounts.oidc_cookie import cookie_key
+
     key = functools.partial(cookie_key, config.cluster_key_path)
     return OidcLogin(config.oidc, key=key, clock=clock, entropy=entropy)

@@ -10,12 +10,11 @@ import contextlib
 import datetime as dt
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from corral.controller.accounts.logins import KeySource, Logins
-from corral.controller.accounts.oidc import OidcLogin
 from corral.controller.accounts.passwords import Passwords
 from corral.controller.accounts.principals import ACCOUNT_EVENTS, Principals
 from corral.controller.accounts.user_sessions import PREFIX as SESSION_PREFIX
@@ -57,6 +56,9 @@ from corral.system.clock import Clock
 from corral.system.controller_config import HttpLimitsSection, TemplatesSection
 from corral.system.entropy import Entropy, SystemEntropy
 from corral.version import VERSION
+
+if TYPE_CHECKING:
+    from corral.controller.accounts.oidc import OidcLogin
 
 BODY_LIMIT: Final = 1024 * 1024
 _LARGE_BODIES: Final = 4

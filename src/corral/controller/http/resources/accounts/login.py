@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import urllib.parse
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
 from corral.controller.accounts.logins import LoggedIn, LoginOrigin, Logins, PasswordLogin
-from corral.controller.accounts.oidc import CALLBACK_PATH, CallbackQuery, OidcLogin
+from corral.controller.accounts.oidc_values import CALLBACK_PATH, CallbackQuery
 from corral.controller.accounts.user_sessions import NewSession, UserSessions, ending
 from corral.controller.http.messages.call import ApiCall, LoginCall, NoQuery, Query, RequestBody
 from corral.controller.http.messages.request import HttpRequest
@@ -28,6 +28,9 @@ from corral.domain.bindings import Scope
 from corral.domain.ids import ClusterId
 from corral.domain.permissions import Permission
 from corral.errors import Code, CorralError, Rejected
+
+if TYPE_CHECKING:
+    from corral.controller.accounts.oidc import OidcLogin
 
 LOGIN_PAGE: Final = "/login"
 _BODY_LIMIT: Final = 16 * 1024
