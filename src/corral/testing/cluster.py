@@ -73,7 +73,10 @@ FAST: Final = {
     "reconcile.offline_after_seconds": 1,
     "reconcile.resend_seconds": 1,
     "shutdown.budget_seconds": 5,
-    **{f"http.limits.{name}": 0 for name in ("requests_per_second", "streams", "tickets", "uploads")},
+    **{
+        f"http.limits.{name}": 0
+        for name in ("requests_per_second", "logins_per_minute", "streams", "tickets", "uploads")
+    },
 }
 FAST_DAEMON: Final = {
     "link.reconnect_max_seconds": 0.2,
