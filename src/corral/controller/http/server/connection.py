@@ -148,6 +148,12 @@ class HttpConnection(HttpToolsProtocol):
         self._arm(self._bounds.limits.head_seconds)
         self.scope[ABORT] = self.transport.abort  # type: ignore[typeddict-unknown-key]  # ASGI allows more keys
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A field of the head. Fields after a body are counted and dropped: they would be merged with those of the head,
+        past everything before us that looks at heads (RFC 9110, 6.5.1)."""
+        if self._phase is _Phase.HEAD:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         if size > HEAD_LIMIT:
