@@ -69,6 +69,10 @@ def _origins(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(_as_browsers_write, values)))
 
 
+def _optional_origin(value: str) -> str:
+    return _origins((value,))[0] if value else ""
+
+
 def _as_browsers_write(origin: str) -> str:
     """In small letters, and without the port that its scheme has anyway."""
     origin = origin.lower()
@@ -129,6 +133,7 @@ OptionalAddress = Annotated[str, _checked(_optional_address)]
 OptionalHost = Annotated[str, _checked(_optional_host)]
 Addresses = Annotated[tuple[str, ...], _checked(_addresses)]
 Origins = Annotated[tuple[str, ...], _checked(_origins)]
+OptionalOrigin = Annotated[str, _checked(_optional_origin)]
 Hosts = Annotated[tuple[str, ...], _checked(_hosts)]
 Networks = Annotated[tuple[str, ...], _checked(_networks)]
 Proxies = Annotated[tuple[str, ...], _checked(_proxies)]

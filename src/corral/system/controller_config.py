@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from msgspec import Meta
 
@@ -90,6 +91,12 @@ class HttpSection(Section, frozen=True, kw_only=True):
     advertise: Annotated[
         kind.OptionalAddress, described("HOST:PORT others reach the API at; empty: as listened.")
     ] = ""
+    public_url: Annotated[
+        kind.OptionalOrigin,
+        described(
+            "URL under which people and instances reach the API through a proxy; empty: as advertised."
+        ),
+    ] = ""
     body_limit_bytes: Annotated[kind.Bytes, described("Largest request body that is read.")] = 1_048_576
     access_log: Annotated[
         bool,
@@ -98,8 +105,8 @@ class HttpSection(Section, frozen=True, kw_only=True):
     allowed_hosts: Annotated[
         kind.Hosts,
         described(
-            "Names and addresses under which browsers are answered; empty: the listen and advertised ones, localhost, "
-            "and of a wildcard all addresses of the host and its name."
+            "Names and addresses under which browsers are answered; empty: the listen and advertised ones, that of "
+            "public_url, localhost, and of a wildcard all addresses of the host and its name."
         ),
     ] = ()
     allow_insecure_login: Annotated[
@@ -121,6 +128,11 @@ class HttpSection(Section, frozen=True, kw_only=True):
     @property
     def scheme(self) -> str:
         return "http" if self.tls.mode == "off" else "https"
+
+    @property
+    def public_host(self) -> str:
+        """The host of `public_url`; empty without one."""
+        return urlsplit(self.public_url).hostname or ""
 
 
 class GrpcSection(Section, frozen=True, kw_only=True):
@@ -351,6 +363,13 @@ def check_controller(config: ControllerConfig) -> None:
             "leave it out, and use 'corral apply -f DIR'",
         )
     _check_tls(config.http.tls)
+    public, allowed = config.http.public_host, config.http.allowed_hosts
+    if public and allowed and public not in allowed:
+        raise contradiction(
+            "http.allowed_hosts",
+            f"http.allowed_hosts does not list {public!r}, the host of http.public_url: browsers would be refused there",
+            "add it, or leave http.allowed_hosts out",
+        )
     check_oidc(config.oidc)
     _check_distinct_ports(config)
 

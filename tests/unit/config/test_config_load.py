@@ -277,6 +277,12 @@ def test_a_configuration_cannot_be_changed() -> None:
         ({"http__allowed_hosts": ["panel.example.org:443"]}, "http.allowed_hosts"),
         ({"http__allowed_hosts": ["*"]}, "http.allowed_hosts"),
         ({"http__cors__origins": ["*"]}, "http.cors.origins"),
+        ({"http__public_url": "panel.example.org"}, "http.public_url"),
+        ({"http__public_url": "https://panel.example.org/corral"}, "http.public_url"),
+        (
+            {"http__public_url": "https://panel.example.org", "http__allowed_hosts": ["localhost"]},
+            "http.allowed_hosts",
+        ),
     ],
 )
 def test_settings_of_tls_hosts_and_origins_that_do_not_fit_are_refused(

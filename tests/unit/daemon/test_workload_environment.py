@@ -7,6 +7,7 @@ import pytest
 
 from corral.daemon.workload.environment import build_environment
 from corral.daemon.workload.start_order import StartOrder
+from corral.daemon.workload.variable_values import NodeFacts, Secrets, resolve_values
 from corral.domain.groups.group import PortProtocol
 from corral.domain.groups.instance_records import LeasedPort
 from corral.domain.ids import Incarnation, InstanceId
@@ -82,3 +83,20 @@ def test_the_authority_is_named_where_the_api_has_a_certificate_of_it_and_nowher
     assert "CORRAL_API_CA_FILE" not in build({}, msgspec.structs.replace(order, api_cluster_tls=False))
     with pytest.raises(Rejected, match="CORRAL_API_CA_FILE"):
         build({"CORRAL_API_CA_FILE": "/mine"}, order)
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "port"),
+    [
+        ("http://c:8480", "c", "8480"),
+        ("https://panel.example.org", "panel.example.org", "443"),
+        ("http://[::1]", "::1", "80"),
+    ],
+)
+def test_variables_have_the_address_of_the_api_also_where_its_port_goes_without_saying(
+    tmp_path, url, address, port
+):
+    order = msgspec.structs.replace(ORDER, api_url=url)
+    node = NodeFacts(node_id="n", address="a", memory_mb=1)
+    values = resolve_values(order, node, Secrets(tmp_path)).all
+    assert (values["CONTROLLER_ADDRESS"], values["CONTROLLER_API_PORT"]) == (address, port)

@@ -98,8 +98,13 @@ def test_an_origin_has_the_port_of_its_scheme() -> None:
 
 
 def test_by_default_the_addresses_of_the_listener_and_of_the_machine_itself_are_allowed() -> None:
-    hosts = AllowedHosts.of(HttpSection(listen="10.0.0.7:8480", advertise="panel.example.org:443"))
+    hosts = AllowedHosts.of(
+        HttpSection(
+            listen="10.0.0.7:8480", advertise="panel.example.org:443", public_url="https://proxy.example.org"
+        )
+    )
     for host in (
+        "proxy.example.org",
         "10.0.0.7",
         "panel.example.org",
         "PANEL.example.org.:1",

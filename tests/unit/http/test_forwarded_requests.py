@@ -9,6 +9,8 @@ import pytest
 
 from corral.controller.http.messages.request import HttpRequest
 from corral.controller.http.server.forwarded_requests import MOST_HOPS, ForwardedRequests, read_entry
+from corral.controller.term.listen_addresses import first_admin_url
+from corral.system.controller_config import HttpSection
 from corral.system.entropy import SystemEntropy
 
 PROXIES = [ipaddress.ip_network(each) for each in ("127.0.0.1", "10.0.0.0/24", "2001:db8:1::/64")]
@@ -146,3 +148,11 @@ async def test_other_headers_about_a_client_are_not_read() -> None:
 async def test_a_request_that_was_passed_on_is_known_as_such_whoever_did_it(name: str) -> None:
     assert (await seen((name, "?"), peer=PERSON)).is_forwarded
     assert not (await seen(("X-Forwarded-Proto", "https"), peer=PERSON)).is_forwarded
+
+
+def test_the_first_administrator_is_sent_to_the_proxy_if_that_has_tls() -> None:
+    own = "127.0.0.1:8480"
+    secure = HttpSection(public_url="https://panel.example.org")
+    assert first_admin_url(secure, own) == "https://panel.example.org/first-admin"
+    plain = HttpSection(public_url="http://panel.example.org")
+    assert first_admin_url(plain, own) == f"http://{own}/first-admin"

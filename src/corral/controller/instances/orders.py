@@ -38,7 +38,9 @@ class ApiAddress(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, http: HttpSection, advertised: str) -> Self:
-        """Of a controller that is reached at this HOST:PORT."""
+        """Of a controller that is reached at this HOST:PORT, or through a proxy, whose certificate is its own affair."""
+        if http.public_url:
+            return cls(url=http.public_url)
         return cls(url=f"{http.scheme}://{advertised}", cluster_tls=http.tls.mode == "cluster")
 
 

@@ -98,6 +98,8 @@ def with_ports(config: ControllerConfig, chosen: ChosenPorts) -> ControllerConfi
 def first_admin_url(http: HttpSection, reached: str) -> str:
     """The address of the page of the first administrator. Its code is accepted over TLS and on this host alone, so without
     TLS it is the address for this host."""
+    if http.public_url.startswith("https:"):
+        return f"{http.public_url}/first-admin"
     listen = parse_address(http.listen, any_port=True)
     if http.scheme == "http" and listen.host in WILDCARDS:
         reached = str(Address(LOCALHOST[1], parse_address(reached).port))

@@ -89,6 +89,7 @@ def _unavailable(name: str, why: str, hint: str) -> Rejected:
 _VARIABLE: Final = re.compile("%([A-Z][A-Z0-9_]{0,127})%")
 _MAX_ENVIRONMENT: Final = 8 * 1024 * 1024
 """Above the kernel's limit for the environment of a program."""
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,7 +222,7 @@ def _facts(order: StartOrder, node: NodeFacts, host_address: str) -> InstanceFac
         node_address=node.address,
         host_address=host_address,
         controller_address=api.hostname or "",
-        controller_api_port=api.port or 0,
+        controller_api_port=api.port or _DEFAULT_PORTS.get(api.scheme, 0),
         port=order.primary_port,
         ports={port.name: port.port for port in order.ports},
         memory_mb=order.limits.memory_mb,

@@ -160,7 +160,8 @@ def require_private(request: HttpRequest, *, insecure: bool = False) -> None:
     raise Rejected(
         Code.INSECURE_LOGIN,
         "nobody can log in over plain HTTP from another host: anybody on the way could read the password",
-        hint="set up TLS (http.tls.mode), log in on the controller's host, or set http.allow_insecure_login",
+        hint="set up TLS (http.tls.mode, or a proxy in http.trusted_proxies that has it), log in on the controller's host, "
+        "or set http.allow_insecure_login",
     )
 
 

@@ -85,11 +85,12 @@ class AllowedHosts:
 
     @classmethod
     def of(cls, http: HttpSection) -> Self:
-        """Those of a configuration: the listed ones, or those of its listen and advertised addresses and of the machine."""
+        """Those of a configuration: the listed ones, or those of its listen, advertised and public addresses and of the
+        machine."""
         if http.allowed_hosts:
             return cls(http.allowed_hosts)
         listen = parse_address(http.listen, any_port=True).host
-        names = [*LOCALHOST, listen]
+        names = [*LOCALHOST, listen, http.public_host]
         if http.advertise:
             names.append(parse_address(http.advertise).host)
         everywhere = listen in WILDCARDS
