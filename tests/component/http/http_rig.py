@@ -64,13 +64,9 @@ from corral.store.leadership import Leadership
 from corral.store.port import ABSENT, Commit, Store
 from corral.store.writer import Writer, WriterTiming
 from corral.system.clock import SystemClock
-from corral.system.controller_config import (
-    HttpLimitsSection,
-    ModulesSection,
-    PlacementSection,
-    TemplatesSection,
-)
+from corral.system.controller_config import ModulesSection, PlacementSection, TemplatesSection
 from corral.system.entropy import SystemEntropy
+from corral.system.http_config import HttpLimitsSection
 from corral.system.oidc_config import OidcSection
 from corral.testing.cluster import RecordedLog
 from corral.testing.failing_store import FailingStore

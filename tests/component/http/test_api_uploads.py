@@ -20,8 +20,9 @@ from corral.controller.http.routes import ROUTES
 from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import Permission, Role
 from corral.errors import Rejected
-from corral.system.controller_config import HttpLimitsSection, TemplatesSection
+from corral.system.controller_config import TemplatesSection
 from corral.system.entropy import SystemEntropy
+from corral.system.http_config import HttpLimitsSection
 from corral.testing.failing_store import StoreFault
 from corral.testing.waiting import eventually
 

@@ -16,7 +16,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from corral.domain.permissions import Role
-from corral.system.controller_config import HttpLimitsSection
+from corral.system.http_config import HttpLimitsSection
 from corral.testing.waiting import eventually
 
 LIMITS = HttpLimitsSection(streams=2, tickets=2, uploads=1, requests_per_second=0)

@@ -18,7 +18,7 @@ from corral.cli.api.client import Client
 from corral.controller.http.messages.request import BodyPace
 from corral.controller.http.server.connection import HEAD_LIMIT, MOST_PIPELINED
 from corral.controller.http.server.open_connections import Cut
-from corral.system.controller_config import HttpLimitsSection
+from corral.system.http_config import HttpLimitsSection
 from corral.testing.waiting import eventually
 
 KERNEL = 16 * 1024 * 1024

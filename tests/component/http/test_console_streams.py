@@ -24,7 +24,7 @@ from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import NodeId
 from corral.domain.instance_states import InstanceState
 from corral.domain.permissions import Role
-from corral.system.controller_config import HttpLimitsSection
+from corral.system.http_config import HttpLimitsSection
 from corral.testing.waiting import eventually
 
 MIB = 1024 * 1024

@@ -26,7 +26,7 @@ from structlog.testing import capture_logs
 from corral.controller.accounts.passwords import HashCost, Passwords
 from corral.controller.state.collections import USERS
 from corral.domain.permissions import Role
-from corral.system.controller_config import HttpLimitsSection
+from corral.system.http_config import HttpLimitsSection
 from corral.testing.failing_store import StoreFault
 from corral.testing.waiting import eventually
 

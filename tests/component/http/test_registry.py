@@ -14,7 +14,7 @@ from test_api_workload import error, say, token_of
 from corral.domain.groups.instance_records import InstanceRecord, Readiness
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.permissions import Role
-from corral.system.controller_config import HttpLimitsSection
+from corral.system.http_config import HttpLimitsSection
 
 PORTS = {"ports": {"primary": {"range": [30000, 30010]}, "query": {"of": "primary", "offset": 100}}}
 

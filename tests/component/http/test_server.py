@@ -21,8 +21,8 @@ from corral.controller.http.server.http_server import HttpServer
 from corral.errors import Code, Rejected
 from corral.pki.keys import key_pem, new_key
 from corral.system.clock import SystemClock
-from corral.system.controller_config import HttpLimitsSection
 from corral.system.entropy import SystemEntropy
+from corral.system.http_config import HttpLimitsSection
 from corral.testing.cluster import RecordedLog
 
 

@@ -12,7 +12,7 @@ from http_rig import DEADLINE, Rig, http_rig
 from sse_client import SseClient, following, stalled
 
 from corral.domain.permissions import Role
-from corral.system.controller_config import HttpLimitsSection
+from corral.system.http_config import HttpLimitsSection
 from corral.testing.waiting import eventually
 
 MIB = 1024 * 1024

@@ -13,7 +13,7 @@ from sse_client import following
 from corral.controller.accounts.user_sessions import MOST_PER_USER, USE_STORED_AFTER
 from corral.domain.accounts.records import SESSION_IDLE, SESSION_LIFE
 from corral.domain.permissions import Role
-from corral.system.controller_config import HttpLimitsSection
+from corral.system.http_config import HttpLimitsSection
 from corral.testing.waiting import eventually
 
 ME = "/api/v1/auth/me"

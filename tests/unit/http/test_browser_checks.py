@@ -18,8 +18,8 @@ from corral.controller.http.pipeline.browser_checks import (
     read_origin,
 )
 from corral.errors import Code, Rejected
-from corral.system.controller_config import HttpSection
 from corral.system.entropy import SystemEntropy
+from corral.system.http_config import HttpSection
 
 OWN = "http://localhost:8480"
 LISTED = "https://panel.example.org"

@@ -10,8 +10,8 @@ import pytest
 from corral.controller.http.messages.request import HttpRequest
 from corral.controller.http.server.forwarded_requests import MOST_HOPS, ForwardedRequests, read_entry
 from corral.controller.term.listen_addresses import first_admin_url
-from corral.system.controller_config import HttpSection
 from corral.system.entropy import SystemEntropy
+from corral.system.http_config import HttpSection
 
 PROXIES = [ipaddress.ip_network(each) for each in ("127.0.0.1", "10.0.0.0/24", "2001:db8:1::/64")]
 PERSON = "198.51.100.7"

@@ -22,7 +22,7 @@ from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.errors import Code
 from corral.system.aio.backoff import doubled
-from corral.system.controller_config import HttpSection
+from corral.system.http_config import HttpSection
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1 import plan_pb2 as parts
 from corral.wire.v1.link_pb2 import ControllerMessage

@@ -12,7 +12,8 @@ import msgspec
 
 from corral.controller.http.pipeline.browser_checks import LOCALHOST
 from corral.system.addresses import WILDCARDS, Address, parse_address
-from corral.system.controller_config import ControllerConfig, HttpSection
+from corral.system.controller_config import ControllerConfig
+from corral.system.http_config import HttpSection
 from corral.system.own_addresses import own_addresses
 
 _OUTGOING: Final = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range")

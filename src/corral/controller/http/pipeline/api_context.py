@@ -53,8 +53,9 @@ from corral.store.port import BlobEngine, ReadEngine
 from corral.system.addresses import Network
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
-from corral.system.controller_config import HttpLimitsSection, TemplatesSection
+from corral.system.controller_config import TemplatesSection
 from corral.system.entropy import Entropy, SystemEntropy
+from corral.system.http_config import HttpLimitsSection
 from corral.version import VERSION
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Self
 from corral.controller.http.messages.request import HttpRequest
 from corral.errors import Code, Rejected
 from corral.system.addresses import MAX_PORT, WILDCARDS, parse_address, parse_host, plain_address
-from corral.system.controller_config import HttpSection
+from corral.system.http_config import HttpSection
 
 LOCALHOST: Final = ("localhost", "127.0.0.1", "::1")
 """The names of this machine for itself."""

@@ -23,7 +23,7 @@ from corral.system.addresses import counted_as
 from corral.system.aio.tasks import first_of
 from corral.system.aio.token_bucket import TokenBuckets
 from corral.system.clock import Clock
-from corral.system.controller_config import HttpLimitsSection
+from corral.system.http_config import HttpLimitsSection
 
 T = TypeVar("T")
 NoteUse = Callable[[CallerId, dt.datetime], None]

@@ -19,7 +19,7 @@ from corral.controller.http.server.open_connections import OpenConnections
 from corral.errors import Bug, Code, Rejected
 from corral.system.addresses import Address
 from corral.system.aio.tasks import Tasks, first_of, set_within
-from corral.system.controller_config import HttpLimitsSection
+from corral.system.http_config import HttpLimitsSection
 
 log = structlog.get_logger("corral.controller.http")
 

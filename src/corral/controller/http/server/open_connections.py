@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from corral.system.addresses import affordable, counted_as, share_of
-from corral.system.controller_config import HttpLimitsSection
+from corral.system.http_config import HttpLimitsSection
 
 log = structlog.get_logger("corral.controller.http")
 
