@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import pathlib
 
@@ -10,6 +11,7 @@ import pytest
 from http_rig import Rig, http_rig
 
 from corral.domain.permissions import GRANTS, Role
+from corral.testing.waiting import eventually
 
 
 def error(answer: httpx.Response) -> tuple[int, str]:
@@ -110,3 +112,24 @@ async def test_a_token_tells_when_it_was_last_used(client: httpx.AsyncClient, ri
     async with rig.client(text) as other:
         await other.get("/api/v1/auth/me")
     assert (await client.get(f"/api/v1/tokens/{id}")).json()["last_used_at"] is not None
+
+
+async def test_a_user_who_is_removed_while_a_token_is_made_leaves_none_behind(rig: Rig) -> None:
+    """Somebody may get that name again, and must not inherit a token of the one before."""
+    async with rig.client() as admin, rig.client() as other:
+        made = await admin.post("/api/v1/users", json={"name": "ada", "bindings": [{"role": "VIEWER"}]})
+        assert made.status_code == 201
+        rig.store.commits.hold()
+        removal = asyncio.create_task(admin.delete("/api/v1/users/ada"))
+        creations = [
+            asyncio.create_task(
+                other.post("/api/v1/tokens", json={"name": "t", "role": "VIEWER", "owner": "ada"})
+            )
+            for _ in range(3)
+        ]
+        before = len(rig.store.commits.batches)
+        await eventually(lambda: len(rig.store.commits.batches) > before)
+        rig.store.commits.let_go()
+        assert (await removal).status_code == 204
+        assert {answer.status_code for answer in await asyncio.gather(*creations)} <= {201, 404}
+    assert [each.record.owner for each in rig.state.tokens] == ["admin"]

@@ -17,9 +17,9 @@ from corral.controller.http.resources.accounts.roles import PermissionList
 from corral.controller.http.resources.accounts.users import UserNameText, refuse_more
 from corral.controller.state.api_tokens import creation, mint, revocation
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
+from corral.controller.state.collections import USERS
 from corral.controller.state.ledger import Mutation
 from corral.domain.bindings import EVERYTHING, Scope
-from corral.domain.ids import UserName
 from corral.domain.permissions import Permission, Role
 from corral.domain.records import ApiTokenRecord
 
@@ -56,6 +56,7 @@ class CreateToken(RequestBody, frozen=True, kw_only=True):
     permissions: PermissionList | None = None
     scope: Scope = EVERYTHING
     owner: UserNameText | None = None
+    """The user whose rights it narrows; None: the caller's own."""
 
 
 def token_shape(token_uses: TokenUses, stored: StoredRecord[ApiTokenRecord]) -> TokenShape:
@@ -92,10 +93,11 @@ def create_token(
 ) -> Mutation:
     asked = call.body
     life = asked.expires_in_seconds
+    owner = state.users.require(asked.owner or call.caller.user)
     record, text = mint(
         name=asked.name,
         role=asked.role,
-        owner=_owner(state, call),
+        owner=owner.record.name,
         permissions=None if asked.permissions is None else frozenset(asked.permissions),
         scope=asked.scope,
         created_by=call.caller.actor.name,
@@ -108,7 +110,8 @@ def create_token(
     return Mutation(
         action="tokens.create",
         subject=record.id,
-        steps=creation(record),
+        # With its owner, unchanged: one who is removed at the same moment leaves no token behind.
+        steps=(*creation(record), USERS.put(owner.record.name, owner.record, expect=owner.revision)),
         body=NewTokenShape(
             **msgspec.structs.asdict(shape), token=text, warning=_warning(setting, record.role)
         ),
@@ -120,13 +123,6 @@ def create_token(
             "scope": msgspec.to_builtins(record.scope),
         },
     )
-
-
-def _owner(state: ClusterState, call: ApiCall[CreateToken, NoQuery]) -> UserName:
-    """The user whose rights a new token narrows: the caller's own, unless another one is named."""
-    if call.body.owner is not None:
-        return state.users.require(call.body.owner).record.name
-    return call.caller.user
 
 
 def _warning(setting: ProcessContext, role: Role) -> str:
