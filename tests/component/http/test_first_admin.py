@@ -15,7 +15,7 @@ from corral.testing.waiting import eventually
 
 
 def the_code(rig: Rig) -> str:
-    code = rig.leading.logins.first_admin_code()
+    code = rig.leading.logins.first_admin.new_code()
     assert code is not None
     return code
 
@@ -35,7 +35,7 @@ async def test_the_code_makes_an_administrator_once(rig: Rig) -> None:
         assert "users.manage" in me["permissions"]
     assert refused(await become(rig, code, "other", OTHER)) == "LOGIN_FAILED"
     assert (await log_in(rig, "root")).is_success
-    assert rig.leading.logins.first_admin_code() is None, "an administrator has a password now"
+    assert rig.leading.logins.first_admin.new_code() is None, "an administrator has a password now"
 
 
 async def test_the_user_of_the_first_token_gets_its_password_so(rig: Rig) -> None:

@@ -298,3 +298,24 @@ async def test_the_agent_of_a_session_is_cut_and_plain(rig: Rig) -> None:
     (stored,) = rig.state.user_sessions
     assert len(stored.record.agent) <= 200
     assert "\x9b" not in stored.record.agent
+
+
+@pytest.mark.parametrize("how", ["lock", "password"])
+async def test_a_login_at_the_moment_of_a_lock_or_a_new_password_lets_nobody_in(rig: Rig, how: str) -> None:
+    """Both are evaluated before either is stored: whichever comes second sees the other."""
+    await make_user(rig)
+    path, body = {
+        "lock": ("/api/v1/users/ada/lock", {"reason": "left"}),
+        "password": ("/api/v1/users/ada/password", {"password": OTHER, "must_change_password": False}),
+    }[how]
+    async with rig.client() as admin:
+        rig.store.commits.hold()
+        logins = [asyncio.create_task(log_in(rig)) for _ in range(2)]
+        change = asyncio.create_task(admin.post(path, json=body))
+        more = asyncio.create_task(log_in(rig))
+        await eventually(lambda: rig.setting.passwords.under_way == 0 and len(rig.store.commits.batches) > 0)
+        rig.store.commits.let_go()
+        assert (await change).is_success
+        for answer in await asyncio.gather(*logins, more):
+            assert answer.status_code in (200, 401, 403, 409), answer.text
+    assert not len(rig.state.user_sessions), "a session that was let in before was ended by the change"

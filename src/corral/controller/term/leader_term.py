@@ -240,7 +240,7 @@ class _TermStart:
 
     def _announce_first_admin(self, services: TermServices) -> None:
         """Say how to become the first administrator, for as long as none has a password."""
-        code = services.http.logins.first_admin_code()
+        code = services.http.logins.first_admin.new_code()
         if code is not None:
             self._deps.announce(f"first-admin: {self._deps.first_admin_url}#{code}")
 

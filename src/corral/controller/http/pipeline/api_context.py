@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from corral.controller.accounts.logins import KeySource, Logins
+from corral.controller.accounts.logins import Logins
+from corral.controller.accounts.password_logins import KeySource
 from corral.controller.accounts.passwords import Passwords
 from corral.controller.accounts.principals import ACCOUNT_EVENTS, Principals
 from corral.controller.accounts.user_sessions import PREFIX as SESSION_PREFIX

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from corral.controller.accounts.logins import LoggedIn, LoginOrigin, Logins, PasswordLogin
+from corral.controller.accounts.logins import Logins
 from corral.controller.accounts.oidc_values import CALLBACK_PATH, CallbackQuery
+from corral.controller.accounts.password_logins import PasswordLogin
+from corral.controller.accounts.session_start import LoggedIn, LoginOrigin
 from corral.controller.accounts.user_sessions import NewSession, UserSessions, ending
 from corral.controller.http.messages.call import ApiCall, LoginCall, NoQuery, Query, RequestBody
 from corral.controller.http.messages.request import HttpRequest
@@ -123,15 +125,13 @@ async def login(state: ClusterState, logins: Logins, call: LoginCall[LoginBody, 
         logged_in = await logins.by_device_code(body.device_code, origin)
     elif body.code is not None:
         _refuse_beside(body, "code", "name", "password", "first_admin_code")
-        logged_in = await logins.by_provider_code(
-            body.code, page_secret=body.page_secret or "", origin=origin
-        )
+        logged_in = await logins.provider.log_in(body.code, page_secret=body.page_secret or "", origin=origin)
     elif body.name is None or body.password is None:
         missing = "name" if body.name is None else "password"
         raise Rejected(Code.MISSING_FIELD, f"'{missing}' is missing", field=missing)
     elif body.first_admin_code is not None:
         require_private(request)
-        logged_in = await logins.by_first_admin_code(
+        logged_in = await logins.first_admin.log_in(
             body.first_admin_code, name=body.name, password=body.password, origin=origin
         )
     else:
@@ -142,7 +142,7 @@ async def login(state: ClusterState, logins: Logins, call: LoginCall[LoginBody, 
             recovery_code=body.recovery_code or "",
             new_password=body.new_password or "",
         )
-        logged_in = await logins.by_password(shown, origin)
+        logged_in = await logins.password.log_in(shown, origin)
     request.made_by(f"user:{logged_in.user.name}")
     return shaped(login_shape(logged_in), headers=session_headers(request, state, logged_in.session))
 
@@ -254,7 +254,7 @@ async def finish_oidc(
         cleared = ((b"set-cookie", oidc.clear_cookie.encode()),)
         given = cookie_values(call.http, oidc.cookie_name)
         finished = await oidc.finish(query, cookie=given[0] if given else "")
-        code = logins.provider_code(finished)
+        code = logins.provider.new_code(finished)
     except CorralError as error:
         return _back(error, cleared)
     return _see_other(f"{LOGIN_PAGE}#{code}", cleared)

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.controller.accounts.logins import LoggedIn, LoginOrigin, Logins
+from corral.controller.accounts.logins import Logins
 from corral.controller.accounts.recovery_codes import new_recovery_codes, without_used
+from corral.controller.accounts.session_start import LoggedIn, LoginOrigin
 from corral.controller.accounts.totp import (
     accepted_step,
     new_totp_secret,
@@ -81,15 +82,15 @@ async def change_password(
     """Every session of the user ends, this one too, and a new one begins."""
     session = session_of(call)
     address = call.caller.actor.address
-    user = (await logins.prove_password(call.caller.user, call.body.current, address)).record
-    hashed = await logins.hash_new(call.body.new, user, field="new", old=call.body.current)
+    user = (await logins.password.prove(call.caller.user, call.body.current, address)).record
+    hashed = await logins.password.hash_new(call.body.new, user, field="new", old=call.body.current)
 
     async def describe() -> Mutation:
         stored = state.users.require(call.caller.user)
         former = state.user_sessions.require(session).record
         changed = msgspec.structs.replace(stored.record, password_hash=hashed, must_change_password=False)
         origin = LoginOrigin(address=address, agent=former.agent, kind=former.kind)
-        made = logins.session(changed, former.authenticated_by, origin)
+        made = logins.start.session(changed, former.authenticated_by, origin)
         return Mutation(
             action="auth.password",
             subject=changed.name,
@@ -109,7 +110,7 @@ async def begin_totp(
 ) -> TotpSetupShape:
     """Nothing is stored before the code that confirms it."""
     session = session_of(call)
-    stored = await logins.prove_password(call.caller.user, call.body.password, call.caller.actor.address)
+    stored = await logins.password.prove(call.caller.user, call.body.password, call.caller.actor.address)
     _refuse_second(stored.record)
     secret = new_totp_secret(setting.entropy)
     return TotpSetupShape(
@@ -162,7 +163,7 @@ async def remove_totp(
     state: ClusterState, setting: ProcessContext, logins: Logins, call: ApiCall[TotpRemoval, NoQuery]
 ) -> Describe:
     session_of(call)
-    await logins.prove_password(call.caller.user, call.body.password, call.caller.actor.address)
+    await logins.password.prove(call.caller.user, call.body.password, call.caller.actor.address)
 
     async def describe() -> Mutation:
         stored = state.users.require(call.caller.user)
@@ -182,7 +183,7 @@ async def renew_recovery_codes(
     state: ClusterState, setting: ProcessContext, logins: Logins, call: ApiCall[OwnPassword, NoQuery]
 ) -> Describe:
     session_of(call)
-    await logins.prove_password(call.caller.user, call.body.password, call.caller.actor.address)
+    await logins.password.prove(call.caller.user, call.body.password, call.caller.actor.address)
     codes = new_recovery_codes(setting.entropy)
 
     async def describe() -> Mutation:

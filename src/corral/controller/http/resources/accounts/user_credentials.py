@@ -41,7 +41,7 @@ async def set_password(
             f"user '{user.name}' logs in with {user.provider} and has no password here",
             hint="change it there",
         )
-    hashed = await logins.hash_new(call.body.password, user, field="password")
+    hashed = await logins.password.hash_new(call.body.password, user, field="password")
 
     async def describe() -> Mutation:
         before = state.users.require(user.name).record
@@ -66,7 +66,7 @@ def remove_totp(state: ClusterState, logins: Logins, call: ApiCall[None, NoQuery
 
 async def reset_delay(state: ClusterState, logins: Logins, call: ApiCall[None, NoQuery]) -> Mutation:
     user = state.users.require(call.path["name"])
-    logins.lockout.reset(user.record.name)
+    logins.password.lockout.reset(user.record.name)
     return Mutation(
         action="users.reset_delay",
         subject=user.record.name,

@@ -94,7 +94,7 @@ def user_shape(state: ClusterState, logins: Logins, stored: StoredRecord[UserRec
         has_password=bool(record.password_hash),
         must_change_password=record.must_change_password,
         has_totp=record.totp_sealed is not None,
-        login_delayed_seconds=math.ceil(logins.lockout.seconds_left(record.name)),
+        login_delayed_seconds=math.ceil(logins.password.lockout.seconds_left(record.name)),
         sessions=sum(each.record.user == record.name for each in state.user_sessions),
         tokens=sum(each.record.owner == record.name for each in state.tokens),
         created_at=record.created_at,
@@ -124,7 +124,7 @@ async def create_user(state: ClusterState, logins: Logins, call: ApiCall[NewUser
         created_by=call.caller.actor.name,
     )
     if asked.password is not None:
-        hashed = await logins.hash_new(asked.password, record, field="password")
+        hashed = await logins.password.hash_new(asked.password, record, field="password")
         record = msgspec.structs.replace(
             record, password_hash=hashed, must_change_password=asked.must_change_password
         )
