@@ -21,7 +21,6 @@ from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.routes import ROUTES
 from corral.controller.http.server.access_log import AccessLog
 from corral.controller.http.server.cors import CrossOrigin
-from corral.controller.http.server.forwarded_requests import ForwardedRequests
 from corral.controller.http.server.http_server import HttpServer
 from corral.controller.instances.orders import ApiAddress
 from corral.controller.sessions.link_server import LinkServer, ServerCertificates
@@ -235,8 +234,6 @@ class _ControllerStart:
         if self._config.http.access_log:
             app = access_log = AccessLog(app)
             self._rest.callback(access_log.close)
-        if proxies := self._config.http.trusted_proxies:
-            app = ForwardedRequests(app, proxies=[ipaddress.ip_network(each) for each in proxies])
         self._rest.push_async_callback(self.tls.close)
         await self.tls.open()
         server = HttpServer(
@@ -246,6 +243,7 @@ class _ControllerStart:
             ssl_context=self.tls.context,
             hsts_seconds=self._config.http.tls.hsts_seconds,
             limits=self._config.http.limits,
+            proxies=[ipaddress.ip_network(each) for each in self._config.http.trusted_proxies],
         )
         setting.metrics.watch_connections(server.connections)
         self._rest.push_async_callback(server.stop)

@@ -139,9 +139,10 @@ def counted_as(host: str) -> str:
     return str(address)
 
 
-def share_of(address: str, *, per_address: int, most: int) -> int:
-    """Connections that the key may have, 0: no limit. The host itself has half of all: it may run a proxy."""
-    if per_address and address == LOOPBACK:
+def share_of(address: str, *, per_address: int, most: int, is_proxy: bool = False) -> int:
+    """Connections that the key may have, 0: no limit. A proxy has half of all, and so has the host itself: it may run
+    one."""
+    if per_address and (is_proxy or address == LOOPBACK):
         return max(per_address, most // 2) if most else 0
     return per_address
 

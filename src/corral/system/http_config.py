@@ -22,7 +22,9 @@ class HttpLimitsSection(Section, frozen=True, kw_only=True):
     ] = 4096
     connections_per_address: Annotated[
         kind.Limit,
-        described("Connections of one address, or IPv6 /64; the host itself may have half of all."),
+        described(
+            "Connections of one address or IPv6 /64; this host and each trusted proxy may have half of all."
+        ),
     ] = 256
     head_seconds: Annotated[
         kind.Seconds, described("How long a caller may take for the head of a request.")

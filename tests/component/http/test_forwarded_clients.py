@@ -69,19 +69,23 @@ async def test_an_address_that_nobody_was_told_to_trust_claims_nothing(cluster: 
     assert await audited_from(controller) == ["127.0.0.1"]
 
 
+@pytest.mark.parametrize(
+    ("guesser", "other"), [(PERSON, OTHER), ("2001:db8:0:1::{:x}", "2001:db8:0:2::1")], ids=["IPv4", "IPv6"]
+)
 async def test_one_who_guesses_behind_a_proxy_does_not_use_up_the_tries_of_others(
-    cluster: LocalCluster,
+    cluster: LocalCluster, guesser: str, other: str
 ) -> None:
+    """A host with IPv6 has any number of addresses in its network."""
     controller = await cluster.controller(
         http__trusted_proxies=["127.0.0.1"], http__limits__requests_per_second=50
     )
     async with client_of(controller, token="corral_wrong") as client:
         statuses = {
-            (await client.get("/api/v1/nodes", headers=via(f"10.1.1.{each % 200}, {PERSON}"))).status_code
+            (await client.get("/api/v1/nodes", headers=via(f"10.1.1.9, {guesser.format(each)}"))).status_code
             for each in range(MANY)
         }
         assert statuses == {401, 429}
-        assert (await client.get("/api/v1/nodes", headers=via(OTHER))).status_code == 401
+        assert (await client.get("/api/v1/nodes", headers=via(other))).status_code == 401
 
 
 @pytest.mark.parametrize(("scheme", "status"), [("https", 401), ("http", 403)])

@@ -200,7 +200,7 @@ class RequestRates:
 
     def stranger(self, address: str) -> None:
         """Count a caller with refused credentials; RATE_LIMITED when the address tries too often."""
-        if self._per_second and not self._strangers.take(address):
+        if self._per_second and not self._strangers.take(counted_as(address)):
             raise _too_often(f"{address} was refused more often than {STRANGERS_PER_SECOND} times a second")
 
     def login(self, address: str) -> None:

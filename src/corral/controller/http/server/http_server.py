@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Final
 
 import structlog
@@ -15,9 +15,10 @@ from uvicorn.config import Config
 
 from corral.controller.http.messages.request import AsgiApp
 from corral.controller.http.server.connection import BoundedConfig, HttpConnection, SocketConnection
+from corral.controller.http.server.forwarded_requests import ForwardedRequests
 from corral.controller.http.server.open_connections import OpenConnections
 from corral.errors import Bug, Code, Rejected
-from corral.system.addresses import Address
+from corral.system.addresses import Address, Network
 from corral.system.aio.tasks import Tasks, first_of, set_within
 from corral.system.http_config import HttpLimitsSection
 
@@ -43,16 +44,17 @@ class HttpServer:
         stop_seconds: int = 3,
         ping_seconds: float = 20.0,
         limits: HttpLimitsSection = HttpLimitsSection(),  # noqa: B008  # frozen
+        proxies: Sequence[Network] = (),
     ) -> None:
-        """`hsts_seconds`: told to browsers if there is TLS, unless it is 0."""
+        """`hsts_seconds`: told to browsers if there is TLS, unless it is 0. `proxies`: whose word about a client counts."""
         self._configured = Address(host, port)
         self._socket: socket.socket | None = None
         self._tasks = Tasks()
         self._task: asyncio.Task[None] | None = None
         self._stop_seconds = stop_seconds
-        self.connections = OpenConnections(limits)
+        self.connections = OpenConnections(limits, proxies=proxies)
         config = BoundedConfig(
-            api,
+            ForwardedRequests(api, proxies=proxies) if proxies else api,
             connections=self.connections,
             http=HttpConnection,
             loop="none",
@@ -66,7 +68,7 @@ class HttpServer:
             log_config=None,
             access_log=False,
             server_header=False,
-            proxy_headers=False,  # an address that the caller may choose is worth nothing in an audit
+            proxy_headers=False,  # see `ForwardedRequests`
             timeout_keep_alive=max(1, round(limits.idle_seconds)),
             timeout_graceful_shutdown=stop_seconds,
             backlog=_BACKLOG,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import collections
 import enum
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
 
-from corral.system.addresses import affordable, counted_as, share_of
+from corral.system.addresses import Network, affordable, counted_as, is_within, share_of
 from corral.system.http_config import HttpLimitsSection
 
 log = structlog.get_logger("corral.controller.http")
@@ -35,11 +36,13 @@ class OpenConnections:
 
     Where there is no place left, the connection that has waited longest without a request makes room: of the same
     address when that has too many, else of any. Only when every one of them is at work the new one is refused.
-    The host itself counts as one address, with half of all places: a proxy before us may stand there.
+    The host itself counts as one address, with half of all places, and so does each trusted proxy: many people come
+    through it.
     """
 
-    def __init__(self, limits: HttpLimitsSection) -> None:
+    def __init__(self, limits: HttpLimitsSection, *, proxies: Sequence[Network] = ()) -> None:
         self.limits = limits
+        self._proxies = proxies
         self.cut: collections.Counter[Cut] = collections.Counter()
         """How many were cut, and why."""
         self._most = affordable(limits.connections, part=2)
@@ -54,8 +57,14 @@ class OpenConnections:
 
     def enter(self, transport: asyncio.Transport) -> bool:
         """Register a connection; False when there is no place for it."""
-        address = _address_of(transport)
-        own = share_of(address, per_address=self.limits.connections_per_address, most=self._most)
+        host = _host_of(transport)
+        address = counted_as(host)
+        own = share_of(
+            address,
+            per_address=self.limits.connections_per_address,
+            most=self._most,
+            is_proxy=is_within(host, self._proxies),
+        )
         if own and self._counts[address] >= own and not self._displace(address):
             return self._refuse(address)
         if self._most and len(self) >= self._most and not self._displace_any():
@@ -119,6 +128,6 @@ class OpenConnections:
         return False
 
 
-def _address_of(transport: asyncio.Transport) -> str:
+def _host_of(transport: asyncio.Transport) -> str:
     peer = transport.get_extra_info("peername")
-    return counted_as(str(peer[0])) if isinstance(peer, tuple) and peer else ""
+    return str(peer[0]) if isinstance(peer, tuple) and peer else ""
