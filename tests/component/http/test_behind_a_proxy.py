@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import pathlib
+import shutil
 import ssl
 from collections.abc import AsyncIterator
 from typing import Any
@@ -13,7 +14,7 @@ import httpx
 import pytest
 from browsers import CSRF, LOGIN, PASSWORD
 from sse_client import SseClient
-from tls_proxy import TlsProxy, tls_proxy
+from tls_proxy import Proxy, caddy, nginx, tls_proxy
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
@@ -25,23 +26,26 @@ PERSON = "127.0.0.5"
 """Of this host, and no proxy."""
 
 
-@pytest.fixture
-async def proxy(scratch: pathlib.Path) -> AsyncIterator[TlsProxy]:
-    async with tls_proxy(scratch / "proxy") as made:
+@pytest.fixture(params=[tls_proxy, nginx, caddy], ids=lambda each: each.__name__)
+async def proxy(request: pytest.FixtureRequest, scratch: pathlib.Path) -> AsyncIterator[Proxy]:
+    """One of ours, and the programs of the guide where they are installed, as they are configured there."""
+    if request.param is not tls_proxy and shutil.which(request.param.__name__) is None:
+        pytest.skip(f"{request.param.__name__} is not installed")
+    async with request.param(scratch / "proxy") as made:
         yield made
 
 
-async def behind(cluster: LocalCluster, proxy: TlsProxy, **more: Any) -> LocalController:
+async def behind(cluster: LocalCluster, proxy: Proxy, **more: Any) -> LocalController:
     controller = await cluster.controller(http__public_url=proxy.url, **more)
-    proxy.target = controller.url.removeprefix("http://")
+    await proxy.pass_on(controller.url.removeprefix("http://"))
     return controller
 
 
-def trust(proxy: TlsProxy) -> ssl.SSLContext:
+def trust(proxy: Proxy) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(proxy.certificate))
 
 
-def person(proxy: TlsProxy, **headers: str) -> httpx.AsyncClient:
+def person(proxy: Proxy, **headers: str) -> httpx.AsyncClient:
     """A page of the dashboard in a browser, that claims to be somewhere else."""
     page = {"Origin": proxy.url, "Sec-Fetch-Site": "same-origin", "X-Forwarded-For": "10.9.9.9", **headers}
     transport = httpx.AsyncHTTPTransport(verify=trust(proxy), local_address=PERSON)
@@ -59,7 +63,7 @@ async def make_user(controller: LocalController) -> dict[str, str]:
     return {"name": "ada", "password": PASSWORD}
 
 
-async def test_a_person_logs_in_and_works_through_the_proxy(cluster: LocalCluster, proxy: TlsProxy) -> None:
+async def test_a_person_logs_in_and_works_through_the_proxy(cluster: LocalCluster, proxy: Proxy) -> None:
     controller = await behind(cluster, proxy, http__trusted_proxies=["127.0.0.1"])
     body = await make_user(controller)
     async with person(proxy) as stranger:
@@ -83,7 +87,7 @@ async def test_a_person_logs_in_and_works_through_the_proxy(cluster: LocalCluste
 
 
 async def test_without_a_word_of_whom_to_trust_nobody_logs_in_through_it(
-    cluster: LocalCluster, proxy: TlsProxy
+    cluster: LocalCluster, proxy: Proxy
 ) -> None:
     controller = await behind(cluster, proxy, http__cors__origins=[proxy.url])
     body = await make_user(controller)
@@ -95,7 +99,7 @@ async def test_without_a_word_of_whom_to_trust_nobody_logs_in_through_it(
 
 @pytest.mark.parametrize("page", ["", "https://evil.example.org"])
 async def test_a_websocket_through_the_proxy_is_for_its_own_pages(
-    cluster: LocalCluster, proxy: TlsProxy, page: str
+    cluster: LocalCluster, proxy: Proxy, page: str
 ) -> None:
     controller = await behind(cluster, proxy, http__trusted_proxies=["127.0.0.1"])
     await cluster.daemon("n1", controller)
@@ -121,7 +125,7 @@ async def test_a_websocket_through_the_proxy_is_for_its_own_pages(
 
 
 async def test_instances_report_through_the_proxy(
-    cluster: LocalCluster, proxy: TlsProxy, scratch: pathlib.Path
+    cluster: LocalCluster, proxy: Proxy, scratch: pathlib.Path
 ) -> None:
     """Its certificate is none of the cluster's: whom to trust is not said, and the system decides."""
     controller = await behind(cluster, proxy, http__trusted_proxies=["127.0.0.1"])

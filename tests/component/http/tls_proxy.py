@@ -1,33 +1,53 @@
-"""A reverse proxy with TLS, as operators have one before a controller: it adds the address of its peer to `X-Forwarded-For`
-and sets `X-Forwarded-Proto`. One request for a connection."""
+"""Reverse proxies with TLS, as operators have one before a controller: a small one of ours, and nginx and Caddy with the
+configuration of the guide, on a port of the test."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import pathlib
+import re
 import ssl
 from collections.abc import AsyncIterator
+from typing import Final, Protocol
 
 from certificate_files import PairFiles
 
 from corral.pki.keys import new_key
 from corral.system.aio.tasks import Tasks
+from corral.testing.ports import free_range
+from corral.testing.waiting import eventually
+
+GUIDE: Final = pathlib.Path(__file__).parents[3] / "docs" / "guides" / "tls.md"
+
+
+class Proxy(Protocol):
+    """Serves `url`, `https://localhost:PORT`, with this certificate."""
+
+    url: str
+    certificate: pathlib.Path
+
+    async def pass_on(self, target: str) -> None:
+        """Send requests to this HOST:PORT from now on."""
 
 
 class TlsProxy:
-    """Serves `https://localhost:PORT`; requests go to `target`, a HOST:PORT."""
+    """Adds the address of its peer to `X-Forwarded-For` and sets `X-Forwarded-Proto`. One request for a connection."""
 
     def __init__(self, files: PairFiles, port: int) -> None:
         self.certificate = files.certificate
         self.url = f"https://localhost:{port}"
-        self.target = ""
+        self._target = ""
+
+    async def pass_on(self, target: str) -> None:
+        self._target = target
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError, asyncio.IncompleteReadError):
             stack.callback(writer.close)
             head = await reader.readuntil(b"\r\n\r\n")
-            host, _, port = self.target.partition(":")
+            host, _, port = self._target.partition(":")
             upstream, sent = await asyncio.open_connection(host, int(port))
             stack.callback(sent.transport.abort)
             peer: str = writer.get_extra_info("peername")[0]
@@ -57,11 +77,16 @@ async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
             await sink.drain()
 
 
-@contextlib.asynccontextmanager
-async def tls_proxy(directory: pathlib.Path) -> AsyncIterator[TlsProxy]:
+def _certified(directory: pathlib.Path) -> PairFiles:
     directory.mkdir(exist_ok=True)
     files = PairFiles(directory)
     files.write(new_key(), 1)
+    return files
+
+
+@contextlib.asynccontextmanager
+async def tls_proxy(directory: pathlib.Path) -> AsyncIterator[TlsProxy]:
+    files = _certified(directory)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(files.certificate, files.key)
     made: list[TlsProxy] = []
@@ -76,3 +101,89 @@ async def tls_proxy(directory: pathlib.Path) -> AsyncIterator[TlsProxy]:
             yield made[0]
         finally:
             server.close()
+
+
+def of_guide(path: str) -> str:
+    """The file that the guide writes to this path."""
+    found = re.search(rf"^cat > {re.escape(path)} <<'EOF'\n(.*?)^EOF$", GUIDE.read_text(), flags=re.M | re.S)
+    assert found is not None
+    return found[1]
+
+
+class InstalledProxy:
+    """A program, started once it is known where requests go."""
+
+    def __init__(self, directory: pathlib.Path, stack: contextlib.AsyncExitStack) -> None:
+        self.directory = directory
+        self.files = _certified(directory)
+        self.certificate = self.files.certificate
+        self.port, _ = free_range(1)
+        self.url = f"https://localhost:{self.port}"
+        self._stack = stack
+
+    def configure(self, target: str) -> list[str]:
+        """Write the configuration; the command."""
+        raise NotImplementedError
+
+    async def pass_on(self, target: str) -> None:
+        command = self.configure(target)
+        home = {"PATH": os.environ["PATH"], "HOME": str(self.directory)}
+        log = self._stack.enter_context((self.directory / "log").open("wb"))
+        process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log, env=home)
+        self._stack.push_async_callback(process.wait)
+        self._stack.callback(process.terminate)
+        await eventually(self._listens, state=(self.directory / "log").read_text)
+
+    async def _listens(self) -> bool:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        except OSError:
+            return False
+        writer.close()
+        return True
+
+
+class Nginx(InstalledProxy):
+    def configure(self, target: str) -> list[str]:
+        site = of_guide("/etc/nginx/conf.d/corral.conf")
+        for theirs, ours in (
+            ("listen 443 ssl", f"listen 127.0.0.1:{self.port} ssl"),
+            ("http://127.0.0.1:8480", f"http://{target}"),
+            ("/etc/corral/http.pem", str(self.files.certificate)),
+            ("/etc/corral/http.key", str(self.files.key)),
+        ):
+            assert theirs in site
+            site = site.replace(theirs, ours)
+        kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        paths = "".join(f"{kind}_temp_path {self.directory}/{kind};" for kind in kinds)
+        main = f"""daemon off; worker_processes 1; pid {self.directory}/pid;
+events {{}}
+http {{ access_log off; {paths} {site} }}
+"""
+        (self.directory / "nginx.conf").write_text(main)
+        return ["nginx", "-e", "stderr", "-p", str(self.directory), "-c", str(self.directory / "nginx.conf")]
+
+
+class Caddy(InstalledProxy):
+    def configure(self, target: str) -> list[str]:
+        site = of_guide("/etc/caddy/Caddyfile")
+        assert "panel.example.org {" in site
+        own = f"tls {self.files.certificate} {self.files.key}"
+        site = site.replace("panel.example.org {", f"{self.url} {{\n    {own}")
+        site = site.replace("127.0.0.1:8480", target)
+        options = "{\n    admin off\n    auto_https disable_redirects\n    skip_install_trust\n}\n"
+        path = self.directory / "Caddyfile"
+        path.write_text(options + site)
+        return ["caddy", "run", "--config", str(path), "--adapter", "caddyfile"]
+
+
+@contextlib.asynccontextmanager
+async def nginx(directory: pathlib.Path) -> AsyncIterator[InstalledProxy]:
+    async with contextlib.AsyncExitStack() as stack:
+        yield Nginx(directory, stack)
+
+
+@contextlib.asynccontextmanager
+async def caddy(directory: pathlib.Path) -> AsyncIterator[InstalledProxy]:
+    async with contextlib.AsyncExitStack() as stack:
+        yield Caddy(directory, stack)
