@@ -38,6 +38,7 @@ class CommandRefused(CommandFailure):
         status: int = 0,
         field: str = "",
         request: str = "",
+        retry_after: int = 0,
         details: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         super().__init__(message, hint=hint)
@@ -52,6 +53,8 @@ class CommandRefused(CommandFailure):
         self.field = field
         self.request = request
         """The id of the refused request, for 'corral logs --request ID'."""
+        self.retry_after = retry_after
+        """After so many seconds it may be granted; 0: the answer does not say."""
 
     def show(self, file: IO[Any] | None = None) -> None:
         for line in self.errors:

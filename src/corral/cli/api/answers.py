@@ -16,6 +16,7 @@ _MAYBE_TLS: Final = "; if it speaks TLS, write https://"
 _OTHER_NAMES: Final = frozenset({62, 64})
 _WRONG_TIMES: Final = frozenset({9, 10})
 """OpenSSL's codes: the name or the address is another one; not valid yet, or no longer."""
+_REQUEST_ID: Final = "X-Request-Id"
 _OF_PROXIES: Final = frozenset({502, 503, 504})
 """Answers of proxies while a controller is away."""
 
@@ -26,11 +27,10 @@ class ApiAnswers:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def read(self, status: int, content: bytes, *, request: str | None = None) -> Any:
-        """The body of an answer, None when it has none; raises `refusal` when it is one. `request`: its id, if the
-        answer has one."""
-        if not 200 <= status < 300:
-            raise self.refusal(status, content, request=request)
+    def read(self, response: http.client.HTTPResponse, content: bytes) -> Any:
+        """The body of an answer, None when it has none; raises `refusal` when it is one."""
+        if not 200 <= response.status < 300:
+            raise self.refusal(response, content)
         if not content:
             return None
         try:
@@ -38,10 +38,9 @@ class ApiAnswers:
         except ValueError:  # UnicodeDecodeError is one, too
             raise self.not_ours("no JSON") from None
 
-    def refusal(
-        self, status: int, content: bytes, *, request: str | None = None
-    ) -> CommandRefused | Unreachable:
+    def refusal(self, response: http.client.HTTPResponse, content: bytes) -> CommandRefused | Unreachable:
         """The error that the API returned, or that the answer was not from the API."""
+        status = response.status
         try:
             error = json.loads(content)["error"]
             message, code = str(error["message"]), str(error["code"])
@@ -53,7 +52,8 @@ class ApiAnswers:
             code=code,
             status=status,
             field=str(error.get("field") or ""),
-            request=request or "",
+            request=response.getheader(_REQUEST_ID) or "",
+            retry_after=_seconds(response.getheader("Retry-After")),
             details=_details(error.get("errors")),
         )
 
@@ -104,6 +104,10 @@ def _trust_hint(error: ssl.SSLCertVerificationError) -> str:
         "give the certificate of its authority: 'corral login URL --ca FILE', or CORRAL_CA=FILE; with 'http.tls.mode: "
         "cluster' it is DATA/ca/authority.pem on the controller's host"
     )
+
+
+def _seconds(header: str | None) -> int:
+    return int(header) if header is not None and header.isdecimal() else 0
 
 
 def _details(found: Any) -> list[Any]:

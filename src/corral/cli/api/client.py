@@ -40,7 +40,6 @@ _FILES: Final = (
     "application/x-ndjson",
     "application/zip",
 )
-_REQUEST_ID: Final = "X-Request-Id"
 _MAX_BODY: Final = 64 * 1024 * 1024
 
 Params = Mapping[str, object]
@@ -72,6 +71,12 @@ class Client:
         self._any_name = any_name
         self._timeout = timeout
         self._connection: http.client.HTTPConnection | None = None
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nobody on the way can read what is sent, as far as the address tells."""
+        host = self._parts.hostname or ""
+        return self._parts.scheme == "https" or host in ("localhost", "::1") or host.startswith("127.")
 
     def get(self, path: str, params: Params | None = None) -> Any:
         target = self._target(path, params)
@@ -176,7 +181,7 @@ class Client:
             raise self._answers.unreachable(error, changed=True) from error
         finally:
             connection.close()
-        return self._answers.read(response.status, content, request=response.getheader(_REQUEST_ID))
+        return self._answers.read(response, content)
 
     def delete(self, path: str, params: Params | None = None) -> Any:
         return self._exchange("DELETE", self._target(path, params), None)
@@ -227,9 +232,7 @@ class Client:
             return response
         try:
             if response.status != 200:
-                raise self._answers.refusal(
-                    response.status, response.read(_MAX_BODY), request=response.getheader(_REQUEST_ID)
-                )
+                raise self._answers.refusal(response, response.read(_MAX_BODY))
             raise self._answers.not_ours(what)
         finally:
             response.close()
@@ -257,7 +260,7 @@ class Client:
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise self._answers.unreachable(error, changed=method != "GET") from error
-        return self._answers.read(response.status, content, request=response.getheader(_REQUEST_ID))
+        return self._answers.read(response, content)
 
     def _ask(
         self, method: str, target: str, payload: bytes | None, headers: dict[str, str]
