@@ -1,4 +1,5 @@
-"""Options for the API token. A file is preferred: a command line is visible on the host and stays in the shell's history."""
+"""Options for the API token, and secrets in files. A file is preferred: a command line is visible on the host and stays in
+the shell's history."""
 
 from __future__ import annotations
 
@@ -31,10 +32,7 @@ def given_token(token: str | None, token_file: str | None) -> str | None:
         return token or None
     if token:
         raise WrongUsage("--token and --token-file exclude each other", hint="leave --token out")
-    text = _read(token_file).strip()
-    if not text:
-        raise WrongUsage(f"there is no token in {_named(token_file)}")
-    return text
+    return secret_in(token_file, "API token").strip()
 
 
 def warn_of_command_line(token: str | None) -> None:
@@ -42,6 +40,21 @@ def warn_of_command_line(token: str | None) -> None:
         note(
             "others on this host can see a token on a command line: use --token-file, or let yourself be asked"
         )
+
+
+def secret_in(path: str, what: str) -> str:
+    """The only line of a file; `-`: of standard input, where a person at a terminal is asked without showing it."""
+    if path == "-" and sys.stdin.isatty():
+        typed: str = click.prompt(what[:1].upper() + what[1:], hide_input=True, err=True)
+        return typed
+    text = _read(path).rstrip("\r\n")
+    if not text.strip():
+        raise WrongUsage(f"there is no {what} in {_named(path)}")
+    if "\n" in text:
+        raise WrongUsage(
+            f"there is more than one line in {_named(path)}", hint=f"it has to hold the {what} alone"
+        )
+    return text
 
 
 def _read(path: str) -> str:
