@@ -87,11 +87,3 @@ def test_instances_that_would_be_given_up_are_named_and_asked_about(
     found, seen = on_terminal(["node", "remove", "web-1"], pointed, answer=answer)
     assert (found, len(server.requests)) == (code, sent), seen
     assert told in seen
-
-
-def test_a_token_is_asked_for_without_showing_it(home: dict[str, str], server: StandIn) -> None:
-    server.answers["GET", "/api/v1/auth/me"] = (200, {"name": "ada", "role": "ADMIN"})
-    code, seen = on_terminal(["login", server.url], home, answer="corral_typed\n")
-    assert code == 0
-    assert server.requests[0].headers["Authorization"] == "Bearer corral_typed"
-    assert "logged in" in seen

@@ -11,6 +11,7 @@ from corral.cli.failure import CommandRefused, WrongUsage
 
 FORMAT: Final = "corral-contexts"
 VERSION: Final = 1
+_OF_SESSIONS: Final = "corral_ses-"
 
 
 class Context:
@@ -22,6 +23,11 @@ class Context:
         self.url = url
         self.token = token
         self.ca_file = ca_file
+
+    @property
+    def is_session(self) -> bool:
+        """Whether the token is that of a login, which ends with it; the form is the controller's."""
+        return self.token.startswith(_OF_SESSIONS)
 
     def as_json(self) -> dict[str, str]:
         return {"url": self.url, "token": self.token, "ca_file": self.ca_file}
