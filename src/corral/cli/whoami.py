@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -41,7 +42,7 @@ def _proof(me: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def proof_text(login: dict[str, Any]) -> str:
+def proof_text(login: Mapping[str, Any]) -> str:
     """How the user of a session proved who it is: `password and recovery code`."""
     by = str(login.get("authenticated_by") or "-")
     return {
