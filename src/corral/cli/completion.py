@@ -25,6 +25,8 @@ _LISTS: Final = {
     "deployment": ("/api/v1/deployments", "id"),
     "crash": ("/api/v1/crashes", "id"),
     "token": ("/api/v1/tokens", "id"),
+    "user": ("/api/v1/users", "name"),
+    "role": ("/api/v1/roles", "name"),
 }
 _OWN_ARGUMENT: Final = ("id", "name")
 """The nouns above call their own argument so; any other argument is called like its noun."""

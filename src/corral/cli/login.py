@@ -125,11 +125,11 @@ class Place:
         except CommandFailure:
             if made.is_session:
                 with contextlib.suppress(CommandFailure):
-                    end_session(made)
+                    end_session(self.client(token))
             raise
         if former is not None and former.is_session and former.token != made.token:
             with contextlib.suppress(CommandFailure):
-                end_session(former, timeout=_FORMER_SECONDS)
+                end_session(_client(former, timeout=_FORMER_SECONDS))
 
 
 def _printed_link(given: str, password_file: str | None) -> tuple[str, str]:
@@ -238,7 +238,7 @@ def logout(name: str | None, force: bool, output: str) -> None:
 def _ended(context: context_store.Context, *, force: bool) -> bool:
     """End the session; False where that failed and it shall be forgotten all the same."""
     try:
-        end_session(context)
+        end_session(_client(context))
     except CommandFailure as failure:
         if force:
             note(failure.message)
@@ -251,10 +251,8 @@ def _ended(context: context_store.Context, *, force: bool) -> bool:
     return True
 
 
-def end_session(context: context_store.Context, *, timeout: float = TIMEOUT_SECONDS) -> None:
-    """End the session of a context at its controller; it may have ended already. `CommandFailure`."""
-    ca_file = os.environ.get("CORRAL_CA") or context.ca_file
-    client = Client(url=context.url, token=context.token, ca_file=ca_file or None, timeout=timeout)
+def end_session(client: Client) -> None:
+    """End the session of a client at its controller; it may have ended already. `CommandFailure`."""
     try:
         client.post("/api/v1/auth/logout")
     except CommandRefused as refusal:
@@ -262,3 +260,8 @@ def end_session(context: context_store.Context, *, timeout: float = TIMEOUT_SECO
             raise
     finally:
         client.close()
+
+
+def _client(context: context_store.Context, *, timeout: float = TIMEOUT_SECONDS) -> Client:
+    ca_file = os.environ.get("CORRAL_CA") or context.ca_file
+    return Client(url=context.url, token=context.token, ca_file=ca_file or None, timeout=timeout)

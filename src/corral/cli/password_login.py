@@ -56,11 +56,16 @@ class PasswordLogin:
 
     def _code(self) -> dict[str, str]:
         given, self._recovery_code = self._recovery_code, ASKED if self._recovery_code else None
-        if given is not None and given != ASKED:
-            return {"recovery_code": given}
-        what = "Recovery code" if given else "Code of the second factor, or a recovery code"
-        typed = ask(what, instead="use --recovery-code; scripts rather have a token").strip()
-        return {"totp": typed} if _TOTP.fullmatch(typed) else {"recovery_code": typed}
+        return second_factor(given)
+
+
+def second_factor(recovery_code: str | None) -> dict[str, str]:
+    """A code of the app or a recovery code, in the words of the API: the given one, or what somebody types."""
+    if recovery_code is not None and recovery_code != ASKED:
+        return {"recovery_code": recovery_code}
+    what = "Recovery code" if recovery_code else "Code of the second factor, or a recovery code"
+    typed = ask(what, instead="use --recovery-code; scripts rather have a token").strip()
+    return {"totp": typed} if _TOTP.fullmatch(typed) else {"recovery_code": typed}
 
 
 def become_first_admin(client: Client, code: str, *, name: str | None, password_file: str | None) -> Answer:

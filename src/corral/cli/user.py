@@ -10,25 +10,50 @@ import click
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
+from corral.cli.failure import WrongUsage
 from corral.cli.scope_options import binding_options, given_bindings, shown_binding
 from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import Column, show_done, show_list, show_one
+from corral.cli.terminal.prompts import password_file_option, send_new_password
 from corral.cli.terminal.values import age
+from corral.cli.user_credentials import USERS, change_option, password, reset_delay
+from corral.cli.user_totp import totp
 
-USERS: Final = "/api/v1/users"
+User = Mapping[str, Any]
 
 
-def _bindings(user: Mapping[str, Any]) -> str:
+def _bindings(user: User) -> str:
     return ", ".join(shown_binding(each) for each in user.get("bindings", ())) or "-"
+
+
+def _login(user: User) -> str:
+    """How somebody proves who it is."""
+    if user.get("provider"):
+        return "OpenID Connect"
+    if not user.get("has_password"):
+        return "tokens only"
+    second = " and second factor" if user.get("has_totp") else ""
+    return f"password{second}{', to be changed' if user.get('must_change_password') else ''}"
+
+
+def _refused(user: User) -> str:
+    """Why a user cannot log in at present."""
+    if user.get("locked"):
+        return str(user["locked"]["reason"])
+    delay = user.get("login_delayed_seconds")
+    return f"logins wait {delay} s" if delay else "-"
 
 
 COLUMNS: Final = (
     Column("NAME", "name"),
     Column("ROLES", _bindings),
-    Column("LOCKED", lambda user: user["locked"]["reason"] if user.get("locked") else "-"),
+    Column("LOGIN", _login),
+    Column("LOCKED", _refused),
+    Column("SESSIONS", "sessions"),
     Column("TOKENS", "tokens"),
     Column("AGE", lambda user: age(user.get("created_at"))),
     Column("BY", "created_by", rank=1),
+    Column("PROVIDER", "provider", wide=True),
 )
 
 
@@ -50,12 +75,19 @@ def list_users(session: ApiSession) -> None:
 def get_user(session: ApiSession, name: str) -> None:
     """Show a user."""
     found = session.client.get(f"{USERS}/{segment(name)}")
-    locked = found.get("locked")
+    locked, delay = found.get("locked"), found.get("login_delayed_seconds")
+    of_provider = ", ".join(shown_binding(each) for each in found.get("provider_bindings", ()))
     rows = [
         ("Name", str(found.get("name"))),
         ("Display name", str(found.get("display_name") or "-")),
         ("Roles", _bindings(found)),
+        *([("By provider", of_provider)] if of_provider else ()),
         ("Locked", f"{locked['reason']}, by {locked['by']}" if locked else "no"),
+        ("Provider", str(found.get("provider") or "-")),
+        ("Password", _password(found)),
+        ("Second factor", "yes" if found.get("has_totp") else "no"),
+        ("Delay", f"{delay} s, after failed logins; 'corral user reset-delay' ends it" if delay else "no"),
+        ("Sessions", str(found.get("sessions"))),
         ("Tokens", str(found.get("tokens"))),
         ("Made by", str(found.get("created_by"))),
         ("Age", age(found.get("created_at"))),
@@ -63,10 +95,19 @@ def get_user(session: ApiSession, name: str) -> None:
     show_one(session.output, found, rows=rows, name="name")
 
 
+def _password(user: User) -> str:
+    if not user.get("has_password"):
+        return "no"
+    return "yes, to be changed at the next login" if user.get("must_change_password") else "yes"
+
+
 @user.command()
 @click.argument("name")
 @click.option("--display-name", default="", help="The name for people.")
 @binding_options
+@password_file_option
+@click.option("--ask-password", is_flag=True, help="Ask for a password.")
+@change_option
 @api_command
 def create(
     session: ApiSession,
@@ -75,10 +116,28 @@ def create(
     role: tuple[str, ...],
     group: tuple[str, ...],
     node: tuple[str, ...],
+    password_file: str | None,
+    ask_password: bool,
+    no_change: bool,
 ) -> None:
-    """Make a user. It gets in by tokens: corral token create NAME --owner USER."""
+    """Make a user.
+
+    With a password it logs in by it; without one it gets in by tokens alone: corral token create NAME --owner USER.
+    """
     body = {"name": name, "display_name": display_name, "bindings": given_bindings(role, group, node)}
-    made = session.client.post(USERS, body)
+    if password_file is not None and ask_password:
+        raise WrongUsage("--password-file and --ask-password exclude each other")
+    if no_change and password_file is None and not ask_password:
+        raise WrongUsage("--no-change is about a password: give one with --password-file or --ask-password")
+    if password_file is None and not ask_password:
+        made = session.client.post(USERS, body)
+    else:
+        made = send_new_password(
+            password_file,
+            lambda text: session.client.post(
+                USERS, {**body, "password": text, "must_change_password": not no_change}
+            ),
+        )
     show_done(session.output, made, f"user '{name}' is there: {_bindings(made)}", name="name")
 
 
@@ -110,7 +169,7 @@ def update(
 @click.option("--reason", required=True, help="Why; it is shown to administrators.")
 @api_command
 def lock(session: ApiSession, name: str, reason: str) -> None:
-    """Refuse everything of a user from now on; open streams end at once."""
+    """Refuse everything of a user; sessions and streams end at once."""
     made = session.client.post(f"{USERS}/{segment(name)}/lock", {"reason": reason})
     show_done(
         session.output, made, f"user '{name}' is locked; 'corral user unlock {name}' ends it", name="name"
@@ -131,8 +190,12 @@ def unlock(session: ApiSession, name: str) -> None:
 @yes_option
 @api_command
 def delete(session: ApiSession, name: str, yes: bool) -> None:
-    """Remove a user with all its tokens."""
+    """Remove a user with all its tokens and sessions."""
     found = session.client.get(f"{USERS}/{segment(name)}")
     confirm(f"remove user '{name}' and its {found.get('tokens', 0)} tokens", yes=yes)
     session.client.delete(f"{USERS}/{segment(name)}")
     show_done(session.output, {"name": name}, f"user '{name}' is removed", name="name")
+
+
+for command in (password, totp, reset_delay):
+    user.add_command(command)

@@ -10,7 +10,7 @@ import pty
 import select
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stand_in_controller import PROGRAM
@@ -21,6 +21,8 @@ PASSWORD = "mossy kettle under nine bridges"
 OTHER = "nineteen lamps and a wet umbrella"
 DEADLINE = 60.0
 
+Reader = Callable[[str], str]
+"""What somebody answers who reads the screen."""
 Done = subprocess.CompletedProcess[str]
 
 
@@ -65,11 +67,11 @@ class Person:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    async def talk(self, *arguments: str, answers: Sequence[tuple[str, str]]) -> tuple[int, str]:
+    async def talk(self, *arguments: str, answers: Sequence[tuple[str, str | Reader]]) -> tuple[int, str]:
         """On a terminal: type each answer once its question has appeared. Exit code and all that was seen."""
         return await asyncio.to_thread(self._talk, arguments, answers)
 
-    def _talk(self, arguments: Sequence[str], answers: Sequence[tuple[str, str]]) -> tuple[int, str]:
+    def _talk(self, arguments: Sequence[str], answers: Sequence[tuple[str, str | Reader]]) -> tuple[int, str]:
         ours, theirs = pty.openpty()
         process = subprocess.Popen(
             [*PROGRAM, *arguments],
@@ -84,7 +86,8 @@ class Person:
         try:
             for question, answer in answers:
                 screen.wait_for(question)
-                os.write(ours, f"{answer}\n".encode())
+                text = answer if isinstance(answer, str) else answer(screen.seen)
+                os.write(ours, f"{text}\n".encode())
             screen.wait_for(None)
             return process.wait(timeout=DEADLINE), screen.seen
         finally:

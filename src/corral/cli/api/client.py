@@ -66,7 +66,7 @@ class Client:
         self.url = url.rstrip("/")
         self._parts = _checked_url(self.url)
         self._answers = ApiAnswers(self.url)
-        self._token = _checked_token(token)
+        self.token = _checked_token(token)
         self._ca_file = ca_file
         self._any_name = any_name
         self._timeout = timeout
@@ -313,8 +313,8 @@ class Client:
 
     def _headers(self) -> dict[str, str]:
         headers = {"Accept": "application/json", "User-Agent": f"corral-cli/{VERSION}"}
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
         return headers
 
     def _read(self, response: http.client.HTTPResponse) -> bytes:

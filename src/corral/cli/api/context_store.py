@@ -75,6 +75,17 @@ class Contexts:
             raise CommandRefused(f"cannot write {self.path}: {error.strerror}") from error
 
 
+def renew_token(path: str, former: str, present: str) -> bool:
+    """Remember another token wherever the former one is; False: it is nowhere."""
+    known = load(path)
+    found = [context for context in known.known.values() if context.token == former]
+    for context in found:
+        context.token = present
+    if found:
+        known.save()
+    return bool(found)
+
+
 def default_path(environment: Mapping[str, str]) -> str:
     home = environment.get("XDG_CONFIG_HOME") or os.path.join(  # noqa: PTH118
         environment.get("HOME") or "/", ".config"

@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 
 import click
 
-from corral.cli.failure import WrongUsage, note
+from corral.cli.failure import CommandRefused, WrongUsage, note, report
 from corral.cli.token_options import secret_in
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 def password_file_option(command: F) -> F:
@@ -50,6 +51,17 @@ def new_password(path: str | None, *, option: str = "--password-file") -> str:
         if ask("The same again", instead=f"use {option}", hidden=True) == first:
             return first
         note("these were two different passwords")
+
+
+def send_new_password(path: str | None, send: Callable[[str], T], *, field: str = "password") -> T:
+    """Send a request with a new password. Whoever typed one that is refused is asked for another."""
+    while True:
+        try:
+            return send(new_password(path))
+        except CommandRefused as refusal:
+            if path is not None or refusal.field != field:
+                raise
+            report(refusal.message, hint=refusal.hint)
 
 
 def _title(what: str) -> str:
