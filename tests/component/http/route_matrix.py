@@ -69,13 +69,17 @@ WITHOUT_A_SUBJECT = {
     "GET /api/v1/schemas/group",
     "GET /api/v1/cluster",
     "GET /api/v1/catalog",
+    "GET /api/v1/logs",
+    "GET /api/v1/logs/stream",
+    "GET /api/v1/templates",
     "GET /api/v1/openapi.json",
 }
 """Routes that callers with any scope may use: they leave out what is outside, refuse it, or show nothing of any scope."""
 
 
 UNSCOPED_RESOURCES = ("templates",)
-"""What no group or node has for itself: permissions for it have to hold everywhere, whatever the path names."""
+"""What no group or node has for itself: permissions for it have to hold everywhere, whatever the path names; but for reads
+of what a group within the scope uses."""
 
 ANY = "\0"
 """In place of a name that could be any."""
@@ -282,6 +286,8 @@ def _authorised(request: Request, caller: MatrixCaller, permission: Permission) 
     if any(each.everywhere for each in having) or request.route.name in WITHOUT_A_SUBJECT:
         return Verdict.PASSES
     subject = request.subject
+    if request.route.method == "GET" and request.route.path.startswith("/api/v1/templates/{"):
+        return Verdict.NOT_THERE  # no group uses the template of the matrix
     if subject is None or permission.partition(".")[0] in UNSCOPED_RESOURCES:
         return Verdict.FORBIDDEN
     if not any(each.covers(subject) for each in having):

@@ -75,7 +75,7 @@ async def test_what_is_outside_answers_as_what_does_not_exist(fleet: Rig) -> Non
 
 async def test_what_concerns_the_whole_cluster_is_refused(fleet: Rig) -> None:
     async with await scoped(fleet, Role.ADMIN, groups=["lobby"]) as lobbies:
-        for path in ("/api/v1/audit", "/api/v1/tokens", "/api/v1/users", "/api/v1/modules", "/api/v1/logs"):
+        for path in ("/api/v1/audit", "/api/v1/tokens", "/api/v1/users", "/api/v1/modules", "/metrics"):
             assert error(await lobbies.get(path)) == (403, "FORBIDDEN")
         made = await lobbies.post("/api/v1/tokens", json={"name": "x", "role": "VIEWER"})
         assert error(made) == (403, "FORBIDDEN")

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from corral.controller.state.cluster_state import ClusterState
+from corral.controller.templates.template_usage import groups_using
 from corral.domain.access import Access
 from corral.domain.events import Event
 from corral.domain.groups.group import GroupSpec
@@ -49,6 +50,8 @@ class Scoping(enum.Enum):
     NODE = enum.auto()
     DEPLOYMENT = enum.auto()
     CRASH = enum.auto()
+    TEMPLATE = enum.auto()
+    """One that a group within the scope uses."""
 
 
 _SUBJECTS: Final[Mapping[str, tuple[Scoping, str]]] = {
@@ -86,11 +89,18 @@ def check_scope(
             hint="use a token without a scope",
         )
     noun, covers = _CHECKS[scoping]
-    id = next(path[name] for kind, name in _SUBJECTS.values() if kind is scoping)
+    id = _subject(scoping, path)
     if not covers(access, permission, state, id):
         raise not_there(noun, id)
     if permission in _CHANGES:
         _refuse_partly_outside(scoping, access, permission, state, id)
+
+
+def _subject(scoping: Scoping, path: Mapping[str, str]) -> str:
+    """The id of what a path is about."""
+    if scoping is Scoping.TEMPLATE:
+        return f"{path['group']}/{path['name']}" if "group" in path else path["name"]
+    return next(path[name] for kind, name in _SUBJECTS.values() if kind is scoping)
 
 
 def _refuse_partly_outside(
@@ -172,6 +182,13 @@ def _covers_crash(access: Access, permission: Permission, state: ClusterState, i
     )
 
 
+def covers_template(access: Access, permission: Permission, state: ClusterState, name: str) -> bool:
+    """Whether a caller may see a template: one that a group within its scope uses."""
+    if access.allows_everywhere(permission):
+        return True
+    return any(access.allows_on_group(permission, each) for each in groups_using(state, name))
+
+
 _Covers = Callable[[Access, Permission, ClusterState, str], bool]
 _CHECKS: Final[Mapping[Scoping, tuple[str, _Covers]]] = {
     Scoping.GROUP: ("group", _covers_group),
@@ -179,6 +196,7 @@ _CHECKS: Final[Mapping[Scoping, tuple[str, _Covers]]] = {
     Scoping.INSTANCE: ("instance", _covers_instance),
     Scoping.DEPLOYMENT: ("deployment", _covers_deployment),
     Scoping.CRASH: ("crash", _covers_crash),
+    Scoping.TEMPLATE: ("template", covers_template),
 }
 
 

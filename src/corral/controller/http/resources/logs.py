@@ -21,6 +21,7 @@ from corral.controller.http.pipeline.route_table import (
     Route,
     Stream,
 )
+from corral.controller.http.pipeline.scoping import ANY, Scoping, not_there
 from corral.controller.http.pipeline.sse_stream import Pump, Write
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state import node_changes
@@ -132,13 +133,36 @@ def _node_of(source: str) -> NodeId | None:
 
 
 def _source(
-    state: ClusterState, reads: ReadEngine, hub: EventHub, setting: ProcessContext, text: str
+    state: ClusterState,
+    reads: ReadEngine,
+    hub: EventHub,
+    setting: ProcessContext,
+    access: Access,
+    text: str,
 ) -> LogSource:
+    """NOT_FOUND for a node outside of the caller's scope; FORBIDDEN for the controller, which belongs to no scope."""
     node_id = _node_of(text)
+    if not access.allows_everywhere(Permission.LOGS_READ):
+        refuse_log_outside(access, node_id)
     if node_id is None:
         return RingSource(setting.log_ring)
     node = state.nodes.require(node_id)
     return JournalSource(node_id=node.record.id, reads=reads, hub=hub)
+
+
+def refuse_log_outside(access: Access, node_id: NodeId | None) -> None:
+    """The log of a node tells of all groups there, so a scope that names groups does not cover it."""
+    permission = Permission.LOGS_READ
+    if node_id is None:
+        raise Rejected(
+            Code.FORBIDDEN,
+            f"'{permission}' is granted within a scope only, and the controller's log concerns the whole cluster",
+            hint="use a token without a scope, or name a node within it",
+            field="source",
+        )
+    whole = access.allows_on_instance(permission, ANY, node_id)
+    if not whole or not access.allows_on_node(permission, node_id):
+        raise not_there("node", node_id)
 
 
 def _log_shape(numbered: Numbered) -> LogShape:
@@ -168,7 +192,7 @@ async def list_logs(
     query = call.query
     if query.request is not None:
         check_request_id(query.request)
-    source = _source(state, reads, hub, setting, query.source)
+    source = _source(state, reads, hub, setting, call.caller.access, query.source)
     least = LEVELS[query.level] if query.level else 0
     filter = LogFilter(least, TimeRange(query.since, query.until), query.request)
     after = query.after
@@ -255,7 +279,7 @@ async def stream_logs(
     call: ApiCall[None, LogStreamQuery],
 ) -> Pump:
     query = call.query
-    source = _source(state, reads, hub, setting, query.source)
+    source = _source(state, reads, hub, setting, call.caller.access, query.source)
     heartbeat, access = setting.heartbeat_seconds, call.caller.access
     resume = _resume_number(call.last_event_id)
     after = resume if resume is not None else query.after
@@ -337,6 +361,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="GET",
         path="/api/v1/logs",
         permission=Permission.LOGS_READ,
+        scope=Scoping.FILTERS,
         summary="Read a log; without `after` its newest records",
         query=LogQuery,
         response=LogPage,
@@ -346,6 +371,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="GET",
         path="/api/v1/logs/stream",
         permission=Permission.LOGS_READ,
+        scope=Scoping.FILTERS,
         summary="Follow a log",
         query=LogStreamQuery,
         handler=stream_logs,

@@ -19,6 +19,7 @@ from corral.controller.http.pipeline.route_table import (
     Route,
     Upload,
 )
+from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.http.pipeline.sse_stream import Content
 from corral.controller.http.resources.templates.template_schemas import (
     ONE,
@@ -170,6 +171,7 @@ def _routes(base: str) -> tuple[Route, ...]:
             method="GET",
             path=f"{base}/-/files",
             permission=Permission.TEMPLATES_READ,
+            scope=Scoping.TEMPLATE,
             summary="List the files of a version of a template",
             query=FilesQuery,
             response=Page[FileShape],
@@ -179,6 +181,7 @@ def _routes(base: str) -> tuple[Route, ...]:
             method="GET",
             path=one,
             permission=Permission.TEMPLATES_CONTENT,
+            scope=Scoping.TEMPLATE,
             summary="Download a file of a template",
             query=FileQuery,
             handler=get_file,

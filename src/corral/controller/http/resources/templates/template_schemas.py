@@ -16,6 +16,8 @@ from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation, Step
 from corral.controller.templates.template_changes import TemplateChange
 from corral.controller.templates.template_usage import groups_using
+from corral.domain.access import Access
+from corral.domain.permissions import Permission
 from corral.domain.template_diff import FileState
 from corral.domain.templates import (
     TemplateFile,
@@ -99,8 +101,16 @@ def the_template(state: ClusterState, path: Mapping[str, str]) -> StoredRecord[T
     return state.templates.require(name_of(path))
 
 
-def template_shape(state: ClusterState, stored: StoredRecord[TemplateRecord]) -> TemplateShape:
-    return TemplateShape(**_fields(state, stored))
+def template_shape(
+    state: ClusterState, stored: StoredRecord[TemplateRecord], access: Access
+) -> TemplateShape:
+    """`used_by` has the groups within the scope of the caller."""
+    shape = TemplateShape(**_fields(state, stored))
+    permission = Permission.TEMPLATES_READ
+    if access.allows_everywhere(permission):
+        return shape
+    covered = [each for each in shape.used_by if access.allows_on_group(permission, each)]
+    return msgspec.structs.replace(shape, used_by=covered)
 
 
 def _fields(state: ClusterState, stored: StoredRecord[TemplateRecord]) -> dict[str, Any]:

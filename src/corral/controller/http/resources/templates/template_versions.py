@@ -17,6 +17,7 @@ from corral.controller.http.pipeline.route_table import (
     Read,
     Route,
 )
+from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.http.pipeline.sse_stream import Content
 from corral.controller.http.resources.templates.template_schemas import (
     ONE,
@@ -198,6 +199,7 @@ def _routes(base: str) -> tuple[Route, ...]:
             method="GET",
             path=f"{base}/-/versions",
             permission=read,
+            scope=Scoping.TEMPLATE,
             summary="List the versions of a template that are kept, the newest first",
             query=PageQuery,
             response=Page[VersionShape],
@@ -207,6 +209,7 @@ def _routes(base: str) -> tuple[Route, ...]:
             method="GET",
             path=f"{base}/-/diff",
             permission=read,
+            scope=Scoping.TEMPLATE,
             summary="Compare two versions of a template",
             query=DiffQuery,
             response=DiffShape,
@@ -226,6 +229,7 @@ def _routes(base: str) -> tuple[Route, ...]:
             method="GET",
             path=f"{base}/-/export",
             permission=Permission.TEMPLATES_CONTENT,
+            scope=Scoping.TEMPLATE,
             summary="Download a version of a template",
             query=ExportQuery,
             handler=export_version,

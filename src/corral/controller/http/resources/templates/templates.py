@@ -12,6 +12,7 @@ from corral.controller.http.messages.paging import Page, PageQuery, page_of
 from corral.controller.http.messages.request_decoder import BodyDecoder
 from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.pipeline.route_table import Describe, Mutate, Read, Route, Upload
+from corral.controller.http.pipeline.scoping import Scoping, covers_template
 from corral.controller.http.resources.templates.template_schemas import (
     ONE,
     TWO,
@@ -65,17 +66,20 @@ _SETTINGS: Final = BodyDecoder(_Settings)
 
 
 async def list_templates(state: ClusterState, call: ApiCall[None, TemplateQuery]) -> Page[TemplateShape]:
-    query = call.query
+    query, access = call.query, call.caller.access
 
     def accepts(record: TemplateRecord) -> bool:
         group, _, _ = record.name.rpartition("/")
-        return record.name.startswith(query.prefix) and query.group in (None, group)
+        asked = record.name.startswith(query.prefix) and query.group in (None, group)
+        return asked and covers_template(access, Permission.TEMPLATES_READ, state, record.name)
 
-    return page_of(state.templates, query, accepts=accepts, shape=lambda each: template_shape(state, each))
+    return page_of(
+        state.templates, query, accepts=accepts, shape=lambda each: template_shape(state, each, access)
+    )
 
 
 async def get_template(state: ClusterState, call: ApiCall[None, NoQuery]) -> TemplateShape:
-    return template_shape(state, the_template(state, call.path))
+    return template_shape(state, the_template(state, call.path), call.caller.access)
 
 
 async def put_template(
@@ -151,6 +155,7 @@ def _routes(base: str) -> tuple[Route, ...]:
             method="GET",
             path=base,
             permission=read,
+            scope=Scoping.TEMPLATE,
             summary="Show a template",
             response=TemplateShape,
             handler=get_template,
@@ -196,6 +201,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="GET",
         path="/api/v1/templates",
         permission=Permission.TEMPLATES_READ,
+        scope=Scoping.FILTERS,
         summary="List templates",
         query=TemplateQuery,
         response=Page[TemplateShape],

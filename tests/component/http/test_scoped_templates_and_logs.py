@@ -1,0 +1,66 @@
+"""Templates and logs for callers with a scope: what the groups and nodes within it use and say."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from http_rig import Rig
+from sse_client import following
+from test_scopes import fleet, scoped
+
+__all__ = ["fleet"]  # the fixture
+
+
+def error(answer: httpx.Response) -> tuple[int, str]:
+    return answer.status_code, answer.json()["error"]["code"]
+
+
+@pytest.fixture
+async def templates(fleet: Rig) -> Rig:
+    """One of each group, one of both, a parent, and one that nobody uses."""
+    for name in ("lobby-base", "arena-base", "shared", "spare"):
+        await fleet.template(name, {"a.txt": name.encode()})
+    await fleet.template("parent", {"p.txt": b"parent"})
+    async with fleet.client() as admin:
+        patch = {"settings": {"parents": ["parent"]}}
+        assert (await admin.patch("/api/v1/templates/lobby-base", json=patch)).is_success
+        for group in ("lobby", "arena"):
+            chain = {"templates": [f"{group}-base", "shared"]}
+            assert (await admin.patch(f"/api/v1/groups/{group}", json=chain)).is_success
+    return fleet
+
+
+async def test_templates_that_groups_of_the_scope_use_are_there_and_no_others(templates: Rig) -> None:
+    async with await scoped(templates, groups=["lobby"]) as lobbies:
+        listed = (await lobbies.get("/api/v1/templates")).json()["items"]
+        assert {each["name"] for each in listed} == {"lobby-base", "shared", "parent"}
+        shared = (await lobbies.get("/api/v1/templates/shared")).json()
+        assert shared["used_by"] == ["lobby"]
+        for path in ("", "/-/versions", "/-/files", "/-/files/a.txt", "/-/export"):
+            assert (await lobbies.get(f"/api/v1/templates/lobby-base{path}")).is_success, path
+            assert error(await lobbies.get(f"/api/v1/templates/arena-base{path}")) == (404, "NOT_FOUND")
+            assert error(await lobbies.get(f"/api/v1/templates/spare{path}")) == (404, "NOT_FOUND")
+        changed = await lobbies.patch("/api/v1/templates/lobby-base", json={"settings": {}})
+        assert error(changed) == (403, "FORBIDDEN")
+    async with await scoped(templates, nodes=["node-1"]) as node:
+        assert (await node.get("/api/v1/templates")).json()["items"] == []
+
+
+async def test_the_log_of_a_node_is_for_whoever_has_the_whole_node(fleet: Rig) -> None:
+    def log(source: str) -> str:
+        return f"/api/v1/logs?source={source}"
+
+    async with await scoped(fleet, nodes=["node-1"]) as node:
+        assert (await node.get(log("node:node-1"))).is_success
+        async with following(node, "/api/v1/logs/stream?source=node:node-1") as stream:
+            await stream.frame()
+        assert error(await node.get(log("node:node-2"))) == (404, "NOT_FOUND")
+        assert error(await node.get(log("controller"))) == (403, "FORBIDDEN")
+        stream_of_other = await node.get("/api/v1/logs/stream?source=node:node-2")
+        assert error(stream_of_other) == (404, "NOT_FOUND")
+    async with await scoped(fleet, groups=["lobby"], nodes=["node-1"]) as both:
+        assert error(await both.get(log("node:node-1"))) == (404, "NOT_FOUND"), (
+            "it tells of other groups, too"
+        )
+    async with await scoped(fleet, groups=["lobby"]) as lobbies:
+        assert error(await lobbies.get(log("node:node-1"))) == (404, "NOT_FOUND")
