@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from corral.cli.failure import BadConfiguration, CommandRefused, WrongUsage, note
+from corral.cli.offline_options import offline_config, offline_options
 from corral.errors import CorralError
 
 R = TypeVar("R")
@@ -72,7 +73,7 @@ def ended_by(kind: type[CommandRefused] = CommandRefused) -> Iterator[None]:
     try:
         yield
     except CorralError as error:
-        raise kind(error.message, hint=error.hint, code=error.code.name) from error
+        raise kind(error.message, hint=error.hint, code=error.code.name, field=error.field or "") from error
 
 
 def settings_read() -> contextlib.AbstractContextManager[None]:
@@ -153,20 +154,14 @@ def controller(
 
 
 @controller.command("admin-token")
-@click.option("--data", metavar="DIR", help="Directory of the controller, which must not run.")
-@click.option("--store", metavar="URL", help="sqlite or postgresql://….")
-@click.option("--config", metavar="FILE", help="YAML file with its settings (CORRAL_CONFIG).")
-def admin_token(data: str | None, store: str | None, config: str | None) -> None:
+@offline_options
+def admin_token(**where: str | None) -> None:
     """Make a new administrator's token, when all of them are lost. It is written to DATA/admin.token, and audited."""
-    flags = Flags(config=config, level=None, format=None)
     with ended_by():
-        from corral.system.config import load_controller
-
-        settings, _ = load_controller(flags.path, os.environ, {"data": data, "store.url": store})
-        _log_warnings_alone()
+        config = offline_config(**where)
         from corral.controller.term.admin_token import make_admin_token
 
-        made = make_admin_token(settings)
+        made = make_admin_token(config)
     click.echo(f"a new administrator's token ({made.id}) is in {made.path}")
     note("start the controller, then: corral login URL --token-file " + shlex.quote(str(made.path)))
 
@@ -181,15 +176,6 @@ def import_structlog_alone() -> None:
         import structlog  # noqa: F401 - for its effect
     finally:
         del sys.modules["rich"]
-
-
-def _log_warnings_alone() -> None:
-    """To stderr: what is printed is the answer."""
-    import logging
-
-    from corral.system.logger import log_plainly
-
-    log_plainly(sys.stderr, least=logging.WARNING)
 
 
 @click.command()

@@ -208,7 +208,7 @@ async def test_a_token_is_asked_for_without_showing_it(api: LocalController, tmp
 def printed_code(api: LocalController) -> str:
     """The code of a line that a controller prints; each voids the one before."""
     assert api.app.role.term is not None
-    code = api.app.role.term.services.http.logins.first_admin_code()
+    code = api.app.role.term.services.http.logins.first_admin.new_code()
     assert code is not None
     return code
 

@@ -14,6 +14,7 @@ from corral.controller.state.ledger import Step
 from corral.domain.accounts.records import UserLock, UserRecord
 from corral.domain.bindings import MOST_BINDINGS, Binding
 from corral.domain.events import Draft, EventType
+from corral.domain.ids import UserName
 from corral.domain.permissions import Role
 from corral.errors import Code, Rejected, unknown_choice
 from corral.store.port import ABSENT
@@ -30,19 +31,26 @@ def first_user(now: dt.datetime) -> tuple[Step, ...]:
     return creation(record)
 
 
-def restored_admin(state: ClusterState, now: dt.datetime) -> tuple[Step, ...]:
-    """The steps after which the first user is there, is not locked and may do everything: for whoever owns the host."""
-    stored = state.users.find(FIRST_USER)
+def administrator(
+    state: ClusterState, name: UserName, *, by: str, now: dt.datetime, **changes: object
+) -> tuple[UserRecord, tuple[Step, ...]]:
+    """A user with these changes who is not locked and may do everything, and the steps that store it: for whoever owns the
+    host. One who is not there is created; for one who is so already there are no steps."""
+    admin = Binding(role=Role.ADMIN.value)
+    stored = state.users.find(name)
     if stored is None:
-        return first_user(now)
-    if is_admin(stored.record):
-        return ()
-    bindings = (Binding(role=Role.ADMIN.value), *stored.record.bindings)
-    record = msgspec.structs.replace(stored.record, locked=None, bindings=bindings[:MOST_BINDINGS])
-    return (
-        USERS.put(record.name, record, expect=stored.revision),
-        Draft(type=EventType.USER_UPDATED, subject=record.name, data={"bindings": _shown(record.bindings)}),
-    )
+        made = UserRecord(name=name, created_at=now, created_by=by, bindings=(admin,))
+        record = msgspec.structs.replace(made, **changes)
+        return record, creation(record)
+    former = stored.record
+    if not _has_everything(former):
+        changes["bindings"] = (admin, *former.bindings)[:MOST_BINDINGS]
+    if msgspec.structs.replace(former, locked=None, **changes) == former:
+        return former, ()
+    record, steps = update(state, name, locked=None, **changes)
+    if former.locked is not None:
+        steps = (*steps, Draft(type=EventType.USER_UNLOCKED, subject=name))
+    return record, steps
 
 
 def creation(record: UserRecord) -> tuple[Step, ...]:
@@ -53,28 +61,20 @@ def creation(record: UserRecord) -> tuple[Step, ...]:
 
 
 def update(state: ClusterState, name: str, **changes: object) -> tuple[UserRecord, tuple[Step, ...]]:
-    """The record with these fields, and the steps that store it; CONFLICT where no administrator would be left."""
+    """The record with these fields, and the steps that store it; CONFLICT where no administrator would be left. All sessions
+    of a user end with another role or another password."""
     stored = state.users.require(name)
     record = msgspec.structs.replace(stored.record, **changes)
     steps: list[Step] = [USERS.put(record.name, record, expect=stored.revision)]
     steps += _keep_an_admin(state, stored.record, record)
-    if record.all_bindings != stored.record.all_bindings:
+    if record.password_hash != stored.record.password_hash:
+        steps += _end_sessions(state, record.name, reason="an administrator changed the password")
+    elif record.all_bindings != stored.record.all_bindings:
         steps += _end_sessions(state, record.name, reason="the roles of the user changed")
     steps.append(
         Draft(type=EventType.USER_UPDATED, subject=record.name, data={"bindings": _shown(record.bindings)})
     )
     return record, tuple(steps)
-
-
-def new_password(
-    state: ClusterState, name: str, hashed: str, *, must_change: bool
-) -> tuple[UserRecord, tuple[Step, ...]]:
-    """Another password, by an administrator: all sessions of the user end."""
-    record, steps = update(state, name, password_hash=hashed, must_change_password=must_change)
-    return record, (
-        *steps,
-        *_end_sessions(state, record.name, reason="an administrator changed the password"),
-    )
 
 
 def lock(
@@ -127,10 +127,24 @@ def check_bindings(state: ClusterState, bindings: tuple[Binding, ...]) -> None:
             )
 
 
+def audited(record: UserRecord) -> dict[str, object]:
+    """What the audit shows of a user before and after a change."""
+    return {
+        "display_name": record.display_name,
+        "bindings": msgspec.to_builtins(record.bindings),
+        "locked": record.locked is not None,
+        "has_password": bool(record.password_hash),
+        "has_totp": record.totp_sealed is not None,
+    }
+
+
 def is_admin(record: UserRecord) -> bool:
     """Whether a user may do everything, everywhere, now."""
-    everything = any(each.role == Role.ADMIN and each.scope.is_everything for each in record.bindings)
-    return everything and record.locked is None
+    return _has_everything(record) and record.locked is None
+
+
+def _has_everything(record: UserRecord) -> bool:
+    return any(each.role == Role.ADMIN and each.scope.is_everything for each in record.bindings)
 
 
 def _keep_an_admin(state: ClusterState, before: UserRecord, after: UserRecord | None) -> list[Step]:

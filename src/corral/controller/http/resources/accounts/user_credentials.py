@@ -46,8 +46,11 @@ async def set_password(
     async def describe() -> Mutation:
         before = state.users.require(user.name).record
         refuse_stronger(state, call.caller, before)
-        record, steps = changes.new_password(
-            state, user.name, hashed, must_change=call.body.must_change_password
+        record, steps = changes.update(
+            state,
+            user.name,
+            password_hash=hashed,
+            must_change_password=call.body.must_change_password,
         )
         return stored_user(state, logins, "users.password", before, record, steps)
 

@@ -165,7 +165,7 @@ def delete_user(state: ClusterState, call: ApiCall[None, NoQuery]) -> Mutation:
     refuse_stronger(state, call.caller, before)
     steps = changes.removal(state, before.name)
     return Mutation(
-        action="users.delete", subject=before.name, steps=steps, status=204, before=_audited(before)
+        action="users.delete", subject=before.name, steps=steps, status=204, before=changes.audited(before)
     )
 
 
@@ -236,19 +236,9 @@ def stored_user(
         steps=steps,
         body=msgspec.structs.replace(shape, sessions=shape.sessions - ended),
         status=status,
-        before=_audited(before) if before is not None else None,
-        after=_audited(record),
+        before=changes.audited(before) if before is not None else None,
+        after=changes.audited(record),
     )
-
-
-def _audited(record: UserRecord) -> dict[str, object]:
-    return {
-        "display_name": record.display_name,
-        "bindings": msgspec.to_builtins(record.bindings),
-        "locked": record.locked is not None,
-        "has_password": bool(record.password_hash),
-        "has_totp": record.totp_sealed is not None,
-    }
 
 
 def the_user(state: ClusterState, path: Mapping[str, str]) -> StoredRecord[UserRecord]:
