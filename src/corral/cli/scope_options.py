@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
@@ -59,3 +59,8 @@ def shown_scope(scope: dict[str, Any]) -> str:
 def shown_binding(binding: dict[str, Any]) -> str:
     where = shown_scope(binding.get("scope") or {})
     return f"{binding.get('role')} ({where})" if where else str(binding.get("role"))
+
+
+def shown_bindings(user: Mapping[str, Any]) -> str:
+    """The roles that administrators gave a user, for people."""
+    return ", ".join(shown_binding(each) for each in user.get("bindings", ())) or "-"

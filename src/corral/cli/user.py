@@ -10,20 +10,15 @@ import click
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
-from corral.cli.failure import WrongUsage
-from corral.cli.scope_options import binding_options, given_bindings, shown_binding
+from corral.cli.scope_options import binding_options, given_bindings, shown_binding, shown_bindings
 from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import Column, show_done, show_list, show_one
-from corral.cli.terminal.prompts import password_file_option, send_new_password
 from corral.cli.terminal.values import age
-from corral.cli.user_credentials import USERS, change_option, password, reset_delay
+from corral.cli.user_create import create
+from corral.cli.user_credentials import USERS, password, reset_delay
 from corral.cli.user_totp import totp
 
 User = Mapping[str, Any]
-
-
-def _bindings(user: User) -> str:
-    return ", ".join(shown_binding(each) for each in user.get("bindings", ())) or "-"
 
 
 def _login(user: User) -> str:
@@ -46,7 +41,7 @@ def _refused(user: User) -> str:
 
 COLUMNS: Final = (
     Column("NAME", "name"),
-    Column("ROLES", _bindings),
+    Column("ROLES", shown_bindings),
     Column("LOGIN", _login),
     Column("LOCKED", _refused),
     Column("SESSIONS", "sessions"),
@@ -80,7 +75,7 @@ def get_user(session: ApiSession, name: str) -> None:
     rows = [
         ("Name", str(found.get("name"))),
         ("Display name", str(found.get("display_name") or "-")),
-        ("Roles", _bindings(found)),
+        ("Roles", shown_bindings(found)),
         *([("By provider", of_provider)] if of_provider else ()),
         ("Locked", f"{locked['reason']}, by {locked['by']}" if locked else "no"),
         ("Provider", str(found.get("provider") or "-")),
@@ -103,46 +98,6 @@ def _password(user: User) -> str:
 
 @user.command()
 @click.argument("name")
-@click.option("--display-name", default="", help="The name for people.")
-@binding_options
-@password_file_option
-@click.option("--ask-password", is_flag=True, help="Ask for a password.")
-@change_option
-@api_command
-def create(
-    session: ApiSession,
-    name: str,
-    display_name: str,
-    role: tuple[str, ...],
-    group: tuple[str, ...],
-    node: tuple[str, ...],
-    password_file: str | None,
-    ask_password: bool,
-    no_change: bool,
-) -> None:
-    """Make a user.
-
-    With a password it logs in by it; without one it gets in by tokens alone: corral token create NAME --owner USER.
-    """
-    body = {"name": name, "display_name": display_name, "bindings": given_bindings(role, group, node)}
-    if password_file is not None and ask_password:
-        raise WrongUsage("--password-file and --ask-password exclude each other")
-    if no_change and password_file is None and not ask_password:
-        raise WrongUsage("--no-change is about a password: give one with --password-file or --ask-password")
-    if password_file is None and not ask_password:
-        made = session.client.post(USERS, body)
-    else:
-        made = send_new_password(
-            password_file,
-            lambda text: session.client.post(
-                USERS, {**body, "password": text, "must_change_password": not no_change}
-            ),
-        )
-    show_done(session.output, made, f"user '{name}' is there: {_bindings(made)}", name="name")
-
-
-@user.command()
-@click.argument("name")
 @click.option("--display-name", help="The name for people.")
 @binding_options
 @api_command
@@ -161,7 +116,7 @@ def update(
     if role or group or node:
         body["bindings"] = given_bindings(role, group, node)
     made = session.client.patch(f"{USERS}/{segment(name)}", body)
-    show_done(session.output, made, f"user '{name}': {_bindings(made)}", name="name")
+    show_done(session.output, made, f"user '{name}': {shown_bindings(made)}", name="name")
 
 
 @user.command()
@@ -197,5 +152,5 @@ def delete(session: ApiSession, name: str, yes: bool) -> None:
     show_done(session.output, {"name": name}, f"user '{name}' is removed", name="name")
 
 
-for command in (password, totp, reset_delay):
+for command in (create, password, totp, reset_delay):
     user.add_command(command)
