@@ -49,6 +49,7 @@ _FORMER_SECONDS: Final = 3.0
     help="Become the administrator of a new controller by the code, or the whole address, that it printed; without CODE, "
     "or with -, you are asked.",
 )
+@click.option("--browser", is_flag=True, help="Let somebody approve the login in a browser, on any device.")
 @click.option("--name", metavar="NAME", help="Name to remember it by; the host and port if left out.")
 @ca_option
 @output_option
@@ -62,13 +63,15 @@ def login(
     password_file: str | None,
     recovery_code: str | None,
     first_admin: str | None,
+    browser: bool,
     name: str | None,
     ca_file: str,
     output: str,
 ) -> None:
     """Log in to the controller at URL, and remember it.
 
-    With a token (--token-file, CORRAL_TOKEN), which is checked; otherwise by name and password, which you are asked for. With
+    With a token (--token-file, CORRAL_TOKEN), which is checked; otherwise by name and password, which you are asked for, or
+    with --browser by a code that you type into the login page, on any device. With
     --first-admin the address that the controller printed is enough, and URL may be left out.
     """
     warn_of_command_line(token)
@@ -80,11 +83,14 @@ def login(
             ("--password-file", password_file),
             ("--recovery-code", recovery_code),
             ("--first-admin", first_admin),
+            ("--browser", browser or None),
         )
         if given is not None
     ]
     if by_password and text:
         raise WrongUsage(f"{by_password[0]} means nothing beside a token", hint="leave one of both out")
+    if browser and len(by_password) > 1:
+        raise WrongUsage(f"{by_password[0]} means nothing beside --browser", hint="leave one of both out")
     if not by_password:
         text = text or os.environ.get("CORRAL_TOKEN")
     code = ""
@@ -96,6 +102,8 @@ def login(
     where = Place(url=url, ca_file=ca_file, name=name)
     if text:
         result, sentence = _by_token(where, text)
+    elif browser:
+        result, sentence = _by_browser(where)
     else:
         result, sentence = _by_password(where, user, password_file, recovery_code, code)
     show_done(output, result, sentence, name="name")
@@ -111,8 +119,8 @@ class Place:
         self.url = Client(url=url, token=None).url
         self.name = name or self.url.split("://", 1)[1]
 
-    def client(self, token: str | None = None) -> Client:
-        return Client(url=self.url, token=token, ca_file=self._ca_file or None)
+    def client(self, token: str | None = None, *, timeout: float = TIMEOUT_SECONDS) -> Client:
+        return Client(url=self.url, token=token, ca_file=self._ca_file or None, timeout=timeout)
 
     def remember(self, token: str) -> None:
         """With this token. A session that was remembered in this place before is ended: nobody has its token any more."""
@@ -188,6 +196,19 @@ def _by_password(
             name = user or ask("User name", instead="use --user")
             shown = password(password_file)
             answer = PasswordLogin(client, name=name, password=shown, recovery_code=recovery_code).run()
+    return _logged_in(where, answer)
+
+
+def _by_browser(where: Place) -> tuple[dict[str, Any], str]:
+    from corral.cli.browser_login import WAIT_SECONDS, log_in_by_browser
+
+    client = where.client(timeout=WAIT_SECONDS)
+    with contextlib.closing(client):
+        return _logged_in(where, log_in_by_browser(client))
+
+
+def _logged_in(where: Place, answer: Answer) -> tuple[dict[str, Any], str]:
+    """Remember the session that an answer brought."""
     where.remember(str(answer["token"]))
     _warn_of_few_codes(answer)
     result = {

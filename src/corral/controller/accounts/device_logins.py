@@ -71,6 +71,11 @@ class DeviceLogins:
         )
         self._by_user_code: dict[str, DeviceLogin] = {}
 
+    @property
+    def waiting(self) -> list[DeviceLogin]:
+        """Those that nobody has decided about."""
+        return list(self._by_user_code.values())
+
     def begin(self, *, address: str, agent: str) -> tuple[str, DeviceLogin]:
         """The code that the command line keeps, and the login. RATE_LIMITED."""
         now = self._clock.now()
