@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from certificate_files import PairFiles
+from people import OTHER, PASSWORD, Person
 from stand_in_controller import PROGRAM
 from up_process import Up
 
@@ -133,6 +134,32 @@ async def test_a_whole_cluster_comes_up_survives_deaths_and_goes_down(
     assert first.process.wait(timeout=30) == 0
     first.expect("detached: no instance runs")
     assert not (data / "up.pid").exists()
+
+
+@pytest.mark.system
+async def test_the_printed_address_makes_the_first_administrator_once(
+    up: Begin, tmp_path: pathlib.Path
+) -> None:
+    root, late = Person(tmp_path / "root"), Person(tmp_path / "late")
+    first = up()
+    printed = first.printed["first-admin"]
+    assert printed.startswith(f"{first.url}/first-admin#")
+    os.kill(first.children()["controller"], signal.SIGKILL)
+    anew = first.next_printed("first-admin")
+    assert anew.startswith(f"{first.url}/first-admin#")
+    given = ("login", "--first-admin", "-", "--user", "ada", "--password-file")
+    void = await late.run(*given, late.file("password", OTHER), input=printed)
+    assert (void.returncode, "the code is unknown, used or expired" in void.stderr) == (1, True)
+    done = await root.run(*given, root.file("password", PASSWORD), input=f"first-admin: {anew}\n")
+    assert done.returncode == 0, done.stderr
+    assert (await root.run("user", "list", "-o", "name")).stdout.split() == ["ada", "admin"]
+    used = await late.run(*given, late.file("password", OTHER), input=anew)
+    assert used.returncode == 1
+    first.process.send_signal(signal.SIGINT)
+    assert first.process.wait(timeout=60) == 0
+    second = up()
+    assert "first-admin" not in second.printed
+    assert (await root.run("whoami")).returncode == 0, "the session is still there"
 
 
 @pytest.mark.system

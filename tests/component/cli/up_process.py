@@ -11,16 +11,20 @@ class Up:
     """Waits for `ready:`; fails with what was said when it ends instead."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
         self.process = process
         self.printed: dict[str, str] = {}
-        """The lines before `ready:`, by the word before the colon, and that line itself."""
-        for line in process.stdout:
+        """What was printed so far, by the word before the colon."""
+        self.next_printed("ready")
+
+    def next_printed(self, expected: str) -> str:
+        """What the next line with this word before the colon says."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
             word, _, rest = line.rstrip("\n").partition(": ")
             self.printed[word] = rest
-            if word == "ready":
-                return
-        raise AssertionError(f"'up' ended with {process.wait()}: {process.communicate()[1]}")
+            if word == expected:
+                return rest
+        raise AssertionError(f"'up' ended with {self.process.wait()}: {self.process.communicate()[1]}")
 
     @property
     def url(self) -> str:
