@@ -361,3 +361,18 @@ async def test_commands_are_listed_and_run(client: httpx.AsyncClient, rig: Rig) 
     async with rig.client(operator) as working:
         assert (await working.post(run, json={"command": "echo x"})).json()["lines"][0] == "OPERATOR said"
         assert error(await working.post(run, json={"command": "echo admin"})) == (403, "FORBIDDEN")
+
+
+@pytest.mark.trap("T25")
+async def test_a_module_gets_no_request_whose_token_was_revoked_while_the_body_came(rig: Rig) -> None:
+    id, text = await rig.token(Role.OPERATOR)
+    body = b'{"x": 7, "y": 8}'
+    head = {"Content_Type": "application/json", "Content_Length": str(len(body))}
+    async with rig.client() as admin, raw_call(rig, "POST", f"{BASE}/points", token=text, **head) as call:
+        await call.send(body[:5])
+        await eventually(lambda: len(rig.leading.streams) == 1)
+        assert (await admin.delete(f"/api/v1/tokens/{id}")).status_code == 204
+        await call.send(body[5:])
+        status, _, answer = await call.answer()
+        assert (status, answer["error"]["code"]) == (401, "UNAUTHENTICATED")
+        assert (await state(admin))["posted"] == []

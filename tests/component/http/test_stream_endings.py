@@ -9,6 +9,7 @@ import tracemalloc
 import httpx
 import pytest
 from http_rig import DEADLINE, Rig, http_rig
+from raw_client import RawCall, raw_call
 from sse_client import SseClient, following, stalled
 
 from corral.domain.permissions import Role
@@ -189,3 +190,49 @@ async def everything_arrives(stopped: object, count: int) -> None:
                 raw += await loop.sock_recv(stopped, 1 << 20)  # type: ignore[arg-type]
             assert raw.count(b'"subject":"', position, found) == 0, f"something else before {subject}"
             position = found + len(needle)
+
+
+async def half_sent(rig: Rig, id: str, call: RawCall, body: bytes) -> None:
+    """Send a part of a body; return when its caller was let in, which shows by the use of its token."""
+    await call.send(body)
+    await eventually(lambda: rig.leading.token_uses.last(id) is not None)
+
+
+@pytest.mark.trap("T25")
+@pytest.mark.parametrize("change", ["revoked", "locked", "narrowed"])
+async def test_a_request_whose_caller_lost_its_rights_while_the_body_came_is_refused(
+    client: httpx.AsyncClient, rig: Rig, change: str
+) -> None:
+    user = {"name": "ada", "bindings": [{"role": "OPERATOR"}]}
+    assert (await client.post("/api/v1/users", json=user)).status_code == 201
+    id, text = await rig.token(Role.OPERATOR, owner="ada")
+    body = b'{"name": "late", "command": ["x"]}'
+    head = {"Content_Type": "application/json", "Content_Length": str(len(body))}
+    async with raw_call(rig, "POST", "/api/v1/groups", token=text, **head) as call:
+        await half_sent(rig, id, call, body[:10])
+        if change == "revoked":
+            assert (await client.delete(f"/api/v1/tokens/{id}")).status_code == 204
+        elif change == "locked":
+            locked = await client.post("/api/v1/users/ada/lock", json={"reason": "left"})
+            assert locked.status_code == 200, locked.text
+        else:
+            less = {"bindings": [{"role": "VIEWER"}]}
+            assert (await client.patch("/api/v1/users/ada", json=less)).status_code == 200
+        await call.send(body[10:])
+        status, _, answer = await call.answer()
+    expected = (403, "FORBIDDEN") if change == "narrowed" else (401, "UNAUTHENTICATED")
+    assert (status, answer["error"]["code"]) == expected
+    assert rig.state.groups.find("late") is None
+
+
+@pytest.mark.trap("T25")
+async def test_the_removal_of_a_user_ends_the_streams_of_its_tokens(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    user = {"name": "ada", "bindings": [{"role": "VIEWER"}]}
+    assert (await client.post("/api/v1/users", json=user)).status_code == 201
+    _, text = await rig.token(Role.VIEWER, owner="ada")
+    async with rig.client(text) as ada, following(ada) as reader:
+        await reader.frame()
+        assert (await client.delete("/api/v1/users/ada")).status_code == 204
+        assert await reader.end(deadline=1.0) != ""

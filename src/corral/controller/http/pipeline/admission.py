@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime as dt
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -139,6 +140,8 @@ class RouteAdmission:
     ) -> AdmittedRequest:
         raw = await self.read_body(request)
         body = await self.decode_body(raw)
+        if raw:
+            caller = self._as_of_now(leading, caller, request)
         return AdmittedRequest(
             leading=leading, call=self._call(caller, request, body, now, raw), request=request, raw=raw
         )
@@ -170,15 +173,27 @@ class RouteAdmission:
             raise
         request.made_by(caller.actor.name)
         leading.rates.admit(caller, cost=self.cost(request))
-        assert isinstance(self._route.permission, Permission), "only probes are public"
-        authorise(caller, self._route.permission)
-        check_scope(
-            self._scoping,
-            caller.access,
-            self._route.permission,
-            leading.state,
-            request.scope.get("path_params", {}),
-        )
+        self._authorise(leading, caller, request)
+        return caller
+
+    def _authorise(self, leading: TermContext, caller: Caller, request: HttpRequest) -> None:
+        permission = self._route.permission
+        assert isinstance(permission, Permission), "only probes are public"
+        authorise(caller, permission)
+        path = request.scope.get("path_params", {})
+        check_scope(self._scoping, caller.access, permission, leading.state, path)
+
+    def _as_of_now(self, leading: TermContext, caller: Caller, request: HttpRequest) -> Caller:
+        """The caller once more, after its body has come, which may have taken a while. UNAUTHENTICATED, FORBIDDEN."""
+        now = self.setting.clock.now()
+        found = leading.principals.find(caller.id, now)
+        if found is None:
+            reason = leading.principals.reason(caller.id, now)
+            raise Rejected(Code.UNAUTHENTICATED, f"nothing was done: {reason}", hint="log in again")
+        if found.access == caller.access:
+            return caller
+        caller = dataclasses.replace(caller, access=found.access)
+        self._authorise(leading, caller, request)
         return caller
 
     def cost(self, request: HttpRequest) -> int:

@@ -118,7 +118,7 @@ class OpenStreams:
         self._open.add(stream)
         self._counts[caller.limit_key] += 1
         stream.watch_expiry(self._clock)
-        self._check(stream)  # something may have changed since the caller was authenticated
+        self.check(stream)  # something may have changed since the caller was authenticated
         try:
             yield stream
         finally:
@@ -154,9 +154,10 @@ class OpenStreams:
 
     def _check_all(self) -> None:
         for stream in list(self._open):
-            self._check(stream)
+            self.check(stream)
 
-    def _check(self, stream: OpenStream) -> None:
+    def check(self, stream: OpenStream) -> None:
+        """Close it if its caller may do something else now than when it was opened."""
         now = self._clock.now()
         found = self._principals.find(stream.caller.id, now)
         if found is None:

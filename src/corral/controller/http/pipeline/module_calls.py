@@ -99,6 +99,9 @@ async def relay(leading: TermContext, caller: Caller, request: HttpRequest) -> A
     check_scope(Scoping.EVERYWHERE, caller.access, declared, leading.state, names)
     with leading.streams.opened(caller) as stream:  # modules take their time
         asked = await _asked(leading, match, caller, request, path)
+        leading.streams.check(stream)  # the body may have taken a while
+        if stream.closing.done():
+            raise leading.streams.ended(stream, f"nothing was done: {stream.closing.result()}")
         call = _ModuleCall(leading, match, asked, request)
         if method in _READING:
             return await call.answered(stream)
