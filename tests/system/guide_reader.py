@@ -101,7 +101,7 @@ class GuideReader:
             assert found, f"{self._where(block)}: nothing like {word[0]} was printed:\n{self._seen[-2000:]}"
             return found[-1]
 
-        return re.sub(r"[\w.:-]+…", seen, command)
+        return re.sub(r"[\w.:/#-]+…", seen, command)
 
     def _compare(self, block: Block) -> None:
         """Each line of what the page shows is there, in this order."""
