@@ -31,6 +31,7 @@ from corral.runtimes.sessions.multiplexer import (
 from corral.runtimes.sessions.provider import SessionRuntime
 from corral.sdk.runtime import RunHandle, RunSpec
 from corral.testing.reaper import reap
+from corral.testing.survivors import now_in_ticks
 from corral.testing.workloads import Argv
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -77,6 +78,7 @@ class ProcessHarness:
         self._facts: CgroupFacts | None = None
         self._providers: list[ProcessRuntime] = []
         self._count = 0
+        self._since = now_in_ticks()
 
     @property
     def provider(self) -> ProcessRuntime:
@@ -131,7 +133,7 @@ class ProcessHarness:
         for run in cgroups.leftovers():  # thaws what a failed test left frozen
             with contextlib.suppress(CorralError):
                 await cgroups.kill(run)
-        reap(self.data)
+        reap(self.data, since=self._since)
         for run in cgroups.leftovers():
             with contextlib.suppress(CorralError):
                 await cgroups.remove(run)

@@ -58,9 +58,9 @@ def now_in_ticks() -> int:
 def survivors(directories: Iterable[pathlib.Path], *, since: int = 0) -> list[SurvivingProcess]:
     """The live processes that belong to these directories, started at or after `since`. Never this
     process, nor one that it descends from."""
-    table = dict(_statuses())
+    table = dict(_statuses(since))
     own = _line_of(os.getpid(), table)
-    able = {pid: status for pid, status in table.items() if pid not in own and status.started >= since}
+    able = {pid: status for pid, status in table.items() if pid not in own}
     if not able:
         return []
     pattern = _references(directories)
@@ -174,11 +174,24 @@ def node_mark(data: pathlib.Path) -> str:
     return hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:12]
 
 
-def _statuses() -> Iterator[tuple[int, _ProcessStatus]]:
+_start_times: Final[dict[str, tuple[int, int]]] = {}
+"""By process id: the inode of its directory, which no other process gets with that id, and when it was started."""
+
+
+def _statuses(since: int) -> Iterator[tuple[int, _ProcessStatus]]:
+    """Of the processes that were started at or after `since`. The others, nearly all, are read once only: every
+    test asks."""
     for entry in os.scandir(_PROC):
-        if entry.name.isdecimal():
-            status = _status(int(entry.name))
-            if status is not None:
+        if not entry.name.isdecimal():
+            continue
+        inode = entry.inode()
+        known, started = _start_times.get(entry.name, (0, 0))
+        if known == inode and started < since:
+            continue
+        status = _status(int(entry.name))
+        if status is not None:
+            _start_times[entry.name] = (inode, status.started)
+            if status.started >= since:
                 yield int(entry.name), status
 
 
@@ -216,18 +229,18 @@ def _descendants(roots: set[int], table: Mapping[int, _ProcessStatus]) -> set[in
 
 
 def _refers(pid: int, pattern: re.Pattern[bytes]) -> bool:
-    own = _PROC / str(pid)
+    own = f"{_PROC}/{pid}"
     for name in ("cmdline", "environ", "cgroup"):
-        with contextlib.suppress(OSError):
-            if pattern.search((own / name).read_bytes()):
+        with contextlib.suppress(OSError), open(f"{own}/{name}", "rb", buffering=0) as file:  # noqa: PTH123 - as above
+            if pattern.search(file.readall()):
                 return True
     with contextlib.suppress(OSError):
-        links = [own / "cwd", *((own / "fd").iterdir())]
+        links = [f"{own}/cwd", *(f"{own}/fd/{number}" for number in os.listdir(f"{own}/fd"))]  # noqa: PTH208
         return any(pattern.match(_target(link)) for link in links)
     return False
 
 
-def _target(link: pathlib.Path) -> bytes:
+def _target(link: str) -> bytes:
     try:
         return os.fsencode(os.readlink(link))  # noqa: PTH115 - "(deleted)" is no path
     except OSError:
