@@ -14,11 +14,13 @@ from typing import Any, Final, Self
 
 import pytest
 
+from corral.daemon.supervise.supervision import NodeRuntime
 from corral.errors import CorralError
 from corral.runtimes.cgroups.none import NoCgroups
 from corral.runtimes.cgroups.port import CgroupFacts, Cgroups
 from corral.runtimes.cgroups.selection import open_cgroups, owner_of
 from corral.runtimes.keeper.keeper_protocol import PROTOCOL, lock_name, socket_name
+from corral.runtimes.node_runtimes import open_runtimes
 from corral.runtimes.process.provider import ProcessRuntime
 from corral.runtimes.sessions.multiplexer import (
     SOCKETS,
@@ -30,6 +32,7 @@ from corral.runtimes.sessions.multiplexer import (
 )
 from corral.runtimes.sessions.provider import SessionRuntime
 from corral.sdk.runtime import RunHandle, RunSpec
+from corral.system.daemon_config import InstancesSection
 from corral.testing.reaper import reap
 from corral.testing.survivors import now_in_ticks
 from corral.testing.workloads import Argv
@@ -75,7 +78,6 @@ class ProcessHarness:
         self.cgroup_kind = cgroups
         self.cgroup_root = f"corral-house-{uuid.uuid4().hex[:12]}"
         self._segment_bytes = segment_bytes
-        self._facts: CgroupFacts | None = None
         self._providers: list[ProcessRuntime] = []
         self._count = 0
         self._since = now_in_ticks()
@@ -91,12 +93,15 @@ class ProcessHarness:
     async def next_provider(self) -> ProcessRuntime:
         cgroups = self.cgroups()
         provider = ProcessRuntime(
-            self.data, cgroups, self._segment_bytes, facts=self._facts, spare_shims=self._spare_shims
+            self.data,
+            cgroups,
+            self._segment_bytes,
+            facts=_proven.get(cgroups.name),
+            spare_shims=self._spare_shims,
         )
         self._providers.append(provider)
         await provider.start_keeper()
-        if self._facts is None:
-            self._facts = await cgroups.prove()
+        _keep_facts(cgroups, provider)
         return provider
 
     def spec(self, *command: str, **fields: Any) -> RunSpec:
@@ -140,6 +145,33 @@ class ProcessHarness:
         await cgroups.close()
 
 
+async def open_node_runtime(data: pathlib.Path, settings: InstancesSection) -> NodeRuntime:
+    """As `NodeRuntime.open`, without another proof of the control groups."""
+    cgroups = open_cgroups(settings.cgroups, settings.cgroup_root, owner=owner_of(str(data)))
+    try:
+        runtimes = await open_runtimes(
+            data,
+            cgroups,
+            settings.console_segment_bytes,
+            facts=_proven.get(cgroups.name),
+            spare_shims=settings.spare_shims,
+        )
+    except BaseException:
+        await cgroups.close()
+        raise
+    _keep_facts(cgroups, runtimes.process)
+    return NodeRuntime(runtimes, cgroups)
+
+
+_proven: Final[dict[str, CgroupFacts]] = {}
+"""By kind of control groups. A proof starts processes and moves them about, and its result is that of the machine."""
+
+
+def _keep_facts(cgroups: Cgroups, runtime: ProcessRuntime) -> None:
+    assert runtime.facts is not None
+    _proven[cgroups.name] = runtime.facts
+
+
 def _opened(kind: str, own: str) -> Cgroups:
     """With a root of its own, which goes when it is empty."""
     return open_cgroups(kind, own, owner=own if kind == "none" else "")
@@ -162,7 +194,6 @@ class SessionHarness:
         self.multiplexer = multiplexer
         self._segment_bytes = segment_bytes
         self._node = ProcessHarness(data, cgroups=cgroups, segment_bytes=segment_bytes)
-        self._facts: CgroupFacts | None = None
         self._providers: list[SessionRuntime] = []
 
     @property
@@ -170,13 +201,13 @@ class SessionHarness:
         return self._providers[-1]
 
     async def next_provider(self) -> SessionRuntime:
-        process = ProcessRuntime(
-            self.data, self._node.cgroups(), self._segment_bytes, facts=self._facts, name=self.multiplexer
-        )
+        cgroups = self._node.cgroups()
+        facts = _proven.get(cgroups.name)
+        process = ProcessRuntime(self.data, cgroups, self._segment_bytes, facts=facts, name=self.multiplexer)
         provider = SessionRuntime(process, multiplexer_called(self.multiplexer))
         self._providers.append(provider)
         await provider.open()
-        self._facts = process.facts
+        _keep_facts(cgroups, process)
         return provider
 
     def spec(self, *command: str, **fields: Any) -> RunSpec:

@@ -21,7 +21,7 @@ from corral.daemon.modules.package_store import DiskPackageStore, NodePackage
 from corral.daemon.runs.run import Run
 from corral.daemon.runs.run_files import StopOrder
 from corral.daemon.supervise.node_runs import NodeRuns
-from corral.daemon.supervise.supervision import NodeRuntime, Supervision
+from corral.daemon.supervise.supervision import Supervision
 from corral.daemon.workload.start_order import StartOrder, read_start
 from corral.domain.groups.group import RestartSpec, StopRungSpec
 from corral.domain.groups.plans import Plan, encode_plan
@@ -42,6 +42,7 @@ from corral.system.entropy import SystemEntropy
 from corral.testing import workloads
 from corral.testing.memory_package_store import MemoryPackageStore
 from corral.testing.preloaded_cache import PreloadedCache
+from corral.testing.runtime_nodes import open_node_runtime
 from corral.testing.waiting import eventually
 from corral.wire.v1.instance_pb2 import StartInstance
 from corral.wire.v1.link_pb2 import DaemonMessage
@@ -158,7 +159,7 @@ class HookedNode:
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.archives.mkdir(exist_ok=True)
         settings = InstancesSection(development=True)
-        self.runtime = await NodeRuntime.open(self.data, settings)
+        self.runtime = await open_node_runtime(self.data, settings)
         self.spool = Spool.open(
             self.data / "spool", entropy=self._entropy, log_bytes=1 << 20, max_bytes=1 << 26
         )

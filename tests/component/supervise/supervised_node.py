@@ -15,7 +15,7 @@ from corral.daemon.link.spool import Spool
 from corral.daemon.orders.link_orders import LinkOrders
 from corral.daemon.runs.run import Run
 from corral.daemon.supervise.node_runs import NodeRuns
-from corral.daemon.supervise.supervision import NodeRuntime, Supervision
+from corral.daemon.supervise.supervision import Supervision
 from corral.domain.groups.group import RestartSpec, StopRungSpec
 from corral.domain.groups.plans import Plan, encode_plan
 from corral.domain.ids import first_incarnation
@@ -25,6 +25,7 @@ from corral.system.clock import Clock, SystemClock
 from corral.system.daemon_config import DaemonConfig, InstancesSection
 from corral.system.entropy import Entropy, SystemEntropy
 from corral.testing.preloaded_cache import PreloadedCache
+from corral.testing.runtime_nodes import open_node_runtime
 from corral.testing.waiting import eventually
 from corral.wire.v1.instance_pb2 import (
     InstanceState,
@@ -135,7 +136,7 @@ class SupervisedNode:
 
     async def open(self) -> SupervisedNode:
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.runtime = await NodeRuntime.open(self.data, self.settings)
+        self.runtime = await open_node_runtime(self.data, self.settings)
         self.runtime.runtimes = self._runtimes(self.runtime.runtimes)
         self.spool = Spool.open(
             self.data / "spool", entropy=self._entropy, log_bytes=1 << 20, max_bytes=self.spool_bytes
