@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from stand_in_controller import NODE, PROGRAM, StandIn
+from warm_commands import WarmCommands
 
 TOKEN = "corral_test_0123456789abcdef"
 
@@ -26,11 +27,24 @@ def server() -> Iterator[StandIn]:
     stand_in.close()
 
 
-@pytest.fixture
-def home(tmp_path: pathlib.Path) -> dict[str, str]:
+@pytest.fixture(scope="session")
+def without_ours() -> dict[str, str]:
     """An environment without anything of ours."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("CORRAL_", "XDG_"))}
-    return {**kept, "HOME": str(tmp_path / "home"), "PYTHONWARNINGS": "error"}
+    return {**kept, "PYTHONWARNINGS": "error"}
+
+
+@pytest.fixture(scope="session")
+def warm_commands(without_ours: dict[str, str]) -> Iterator[WarmCommands]:
+    commands = WarmCommands(without_ours)
+    yield commands
+    commands.close()
+
+
+@pytest.fixture
+def home(tmp_path: pathlib.Path, without_ours: dict[str, str]) -> dict[str, str]:
+    """That environment, with a home of its own."""
+    return {**without_ours, "HOME": str(tmp_path / "home")}
 
 
 @pytest.fixture
@@ -40,19 +54,12 @@ def pointed(home: dict[str, str], server: StandIn) -> dict[str, str]:
 
 
 @pytest.fixture
-def corral(pointed: dict[str, str]) -> Corral:
+def corral(pointed: dict[str, str], warm_commands: WarmCommands) -> Corral:
     """Run a command to its end; `env=None` values take variables away."""
 
     def run(*arguments: str, input: str | None = None, **env: Any) -> subprocess.CompletedProcess[str]:
         merged = {name: value for name, value in {**pointed, **env}.items() if value is not None}
-        return subprocess.run(
-            [*PROGRAM, *arguments],
-            env=merged,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            **({"stdin": subprocess.DEVNULL} if input is None else {"input": input}),
-        )
+        return warm_commands.run(arguments, env=merged, input=input, timeout=60)
 
     return run
 
