@@ -16,6 +16,7 @@ pytest_plugins = ["corral.testing.pytest_plugin"]
 DURATIONS = pathlib.Path(__file__).parent / "durations.json"
 UNKNOWN_SECONDS = 10.0
 """A file that was not measured yet may be a long one."""
+ALL_ITEMS = pytest.StashKey[list[pytest.Item]]()
 SHOWN_LINES = 60
 """Of what a failed test wrote: what it was about to do is at the end."""
 
@@ -39,6 +40,7 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(config, items):
     """Workers take whole files in this order: the longest first, or one of them would be alone with it in the end."""
+    config.stash[ALL_ITEMS] = list(items)  # before a mark chooses among them
     if not hasattr(config, "workerinput"):
         return
     seconds = json.loads(DURATIONS.read_text())
@@ -78,6 +80,15 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.line(f"{report.when}: {report.nodeid}")
         terminalreporter.line(f"    {cause(report)}")
     return result
+
+
+@pytest.fixture(scope="session")
+def all_items(request):
+    """Every test that pytest collects, those of other targets too; None when it was asked for some files only."""
+    config = request.config
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    left_out = any(config.getoption(name) for name in ("ignore", "ignore_glob", "deselect"))
+    return config.stash[ALL_ITEMS] if whole and not left_out else None
 
 
 @pytest.fixture

@@ -38,12 +38,15 @@ class _Collection:
         self.tests: list[CollectedTest] = []
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        for item in session.items:
-            file = str(item.path.relative_to(session.config.rootpath))
-            name = getattr(item, "originalname", None) or item.name
-            traps = sorted({trap for mark in item.iter_markers("trap") for trap in mark.args})
-            marks = sorted({mark.name for mark in item.iter_markers()})
-            self.tests.append(CollectedTest(file, name, traps, marks))
+        self.tests += map(facts_of, session.items)
+
+
+def facts_of(item: pytest.Item) -> CollectedTest:
+    file = str(item.path.relative_to(item.config.rootpath))
+    name = getattr(item, "originalname", None) or item.name
+    every = list(item.iter_markers())
+    traps = sorted({trap for mark in every if mark.name == "trap" for trap in mark.args})
+    return CollectedTest(file, name, traps, sorted({mark.name for mark in every}))
 
 
 def collect(root: pathlib.Path) -> list[CollectedTest]:

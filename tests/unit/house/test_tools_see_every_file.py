@@ -64,8 +64,9 @@ def by_file(tests: list[Any]) -> Collected:
 
 
 @pytest.fixture(scope="module")
-def cases(traps: ModuleType) -> list[Any]:
-    found: list[Any] = traps.collect(ROOT)
+def cases(traps: ModuleType, all_items: list[pytest.Item] | None) -> list[Any]:
+    """From this very run, if it is one of all tests: to collect them again takes many seconds."""
+    found: list[Any] = traps.collect(ROOT) if all_items is None else [*map(traps.facts_of, all_items)]
     return found
 
 
