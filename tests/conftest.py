@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pathlib
@@ -36,6 +37,17 @@ def pytest_configure() -> None:
     """Tests run pytest themselves, on modules: they need the fuzzer's plug-in no more than we do, and
     its import takes longer than most of those suites."""
     os.environ["PYTEST_ADDOPTS"] = "-p no:schemathesis"
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection():
+    """Modules and items are many and stay: nothing of them is garbage, now or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config, items):
