@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -40,10 +41,11 @@ def check_group(name: str) -> str:
 
 
 def bindings_of(groups: Iterable[str], table: GroupTable) -> tuple[Binding, ...]:
-    """All bindings of these groups, each once, in the order of the table; none: nothing is allowed."""
+    """The bindings of these groups, each once, in the order of the table, at most as many as a user can have; none: nothing
+    is allowed."""
     member = frozenset(groups)
     found = (binding for group, bindings in table.items() if group in member for binding in bindings)
-    return tuple(dict.fromkeys(found))
+    return tuple(itertools.islice(dict.fromkeys(found), MOST_BINDINGS))
 
 
 def _bindings(group: str, text: str) -> tuple[Binding, ...]:

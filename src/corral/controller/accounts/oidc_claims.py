@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from corral.controller.accounts.oidc_errors import login_failed
-from corral.domain.control_characters import refuse_control
+from corral.domain.control_characters import refuse_hidden
 from corral.domain.oidc_bindings import MOST_GROUPS, check_group
 from corral.errors import CorralError
 
@@ -42,7 +42,8 @@ class OidcIdentity(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def display_name(self) -> str:
         """The name with the host that vouches for it, so that nobody takes it for a local user."""
-        return f"{self.name} ({issuer_host(self.issuer)})"
+        host = f" ({issuer_host(self.issuer)[:_HOST_MAX]})"
+        return self.name[: NAME_MAX - len(host)].rstrip() + host
 
 
 def user_name(issuer: str, subject: str) -> str:
@@ -96,7 +97,7 @@ def _name(claims: Mapping[str, Any], claim: str, subject: str) -> tuple[str, str
 
 def _is_plain(text: str) -> bool:
     try:
-        refuse_control(text, "name")
+        refuse_hidden(text, "name")
     except CorralError:
         return False
     return True

@@ -18,7 +18,7 @@ _NAMED = 5
 
 def creation(record: RoleRecord) -> tuple[Step, ...]:
     return (
-        ROLES.put(record.name, record, expect=ABSENT),
+        ROLES.put_checked(record.name, record, expect=ABSENT),
         Draft(type=EventType.ROLE_CREATED, subject=record.name, data=_data(record)),
     )
 
@@ -27,7 +27,7 @@ def update(state: ClusterState, name: str, **changes: object) -> tuple[RoleRecor
     stored = state.roles.require(name)
     record = msgspec.structs.replace(stored.record, **changes)
     return record, (
-        ROLES.put(record.name, record, expect=stored.revision),
+        ROLES.put_checked(record.name, record, expect=stored.revision),
         Draft(type=EventType.ROLE_UPDATED, subject=record.name, data=_data(record)),
     )
 

@@ -35,6 +35,7 @@ from corral.domain.records import (
     SpoolPosition,
 )
 from corral.domain.templates import TemplateRecord
+from corral.errors import Code, Rejected
 from corral.store.port import CHAINED_JOURNAL, Append, Delete, Put, encode
 
 R = TypeVar("R", bound=Record)
@@ -57,6 +58,18 @@ class StateCollection(Typed[R]):
 
     def put(self, id: str, record: R, *, expect: int | None) -> Put:
         return Put(collection=self.name, id=id, body=encode(record), expect=expect)
+
+    def put_checked(self, id: str, record: R, *, expect: int | None) -> Put:
+        """The same for a record with texts of others. INVALID_FIELD for what could be stored and never be read again: bounds of
+        fields hold for what is read, not for what is constructed."""
+        put = self.put(id, record, expect=expect)
+        try:
+            self.decode(put.body)
+        except msgspec.ValidationError as error:
+            raise Rejected(
+                Code.INVALID_FIELD, f"it cannot be stored: {error}", hint="use shorter or fewer values"
+            ) from error
+        return put
 
     def delete(self, id: str, *, expect: int | None) -> Delete:
         return Delete(collection=self.name, id=id, expect=expect)
