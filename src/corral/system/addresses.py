@@ -139,6 +139,15 @@ def counted_as(host: str) -> str:
     return str(address)
 
 
+def network_of(host: str) -> str:
+    """The key of those who have many addresses: for IPv4 its /24, for IPv6 its /48; this host as of `counted_as`."""
+    key = counted_as(host)
+    if key in ("", LOOPBACK):
+        return key
+    prefix = 48 if ":" in key else 24
+    return str(ipaddress.ip_network(f"{key.partition('/')[0]}/{prefix}", strict=False))
+
+
 def share_of(address: str, *, per_address: int, most: int, is_proxy: bool = False) -> int:
     """Connections that the key may have, 0: no limit. A proxy has half of all, and so has the host itself: it may run
     one."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from browsers import LOGIN, browser, make_user, refused
+from browsers import LOGIN, OTHER, browser, make_user, refused
 from http_rig import Rig
 
 from corral.controller.accounts.device_logins import DeviceLogins
@@ -74,13 +74,43 @@ async def test_a_user_who_was_locked_meanwhile_lets_nobody_in(rig: Rig) -> None:
     async with browser(rig) as ada, rig.client() as admin:
         await ada.post(f"{DEVICE}/decide", json={"user_code": begun["user_code"], "approve": True})
         await admin.post("/api/v1/users/ada/lock", json={"reason": "left"})
-    assert refused(await wait(rig, begun["device_code"])) == "USER_LOCKED"
+    assert refused(await wait(rig, begun["device_code"])) == "LOGIN_FAILED", "a lock ends the session, too"
+
+
+@pytest.mark.trap("T25")
+@pytest.mark.parametrize("how", ["logout", "password", "removal"])
+async def test_an_approval_ends_with_the_session_in_which_it_was_given(rig: Rig, how: str) -> None:
+    await make_user(rig)
+    begun = await begin(rig)
+    async with browser(rig) as ada, rig.client() as admin:
+        await ada.post(f"{DEVICE}/decide", json={"user_code": begun["user_code"], "approve": True})
+        match how:
+            case "logout":
+                answer = await ada.post("/api/v1/auth/logout")
+            case "password":
+                answer = await admin.post("/api/v1/users/ada/password", json={"password": OTHER})
+            case "removal":
+                answer = await admin.delete("/api/v1/users/ada")
+                await make_user(rig, role="ADMIN")
+        assert answer.is_success
+    assert refused(await wait(rig, begun["device_code"])) == "LOGIN_FAILED"
+    assert not len(rig.state.user_sessions)
+
+
+async def test_nobody_prolongs_a_session_by_approving_another(rig: Rig) -> None:
+    await make_user(rig)
+    async with browser(rig) as ada:
+        rig.clock.offset = dt.timedelta(hours=11)
+        begun = await begin(rig)
+        await ada.post(f"{DEVICE}/decide", json={"user_code": begun["user_code"], "approve": True})
+        ends = (await ada.get("/api/v1/auth/me")).json()["session"]["expires_at"]
+    assert (await wait(rig, begun["device_code"])).json()["expires_at"] == ends
 
 
 async def test_codes_expire_and_are_bounded(rig: Rig) -> None:
     await make_user(rig)
     begun = await begin(rig)
-    for _ in range(4):
+    for _ in range(9):
         await begin(rig)
     async with rig.client("") as line:
         assert refused(await line.post(DEVICE)) == "RATE_LIMITED"

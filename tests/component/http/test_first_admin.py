@@ -80,7 +80,20 @@ async def test_the_code_is_void_once_an_administrator_has_a_password_otherwise(r
     assert refused(await become(rig, code)) == "LOGIN_FAILED"
 
 
-@pytest.mark.parametrize("forwarded", [{"X-Forwarded-For": "10.0.0.1"}, {"Forwarded": "for=10.0.0.1"}])
+async def test_a_code_that_was_void_once_stays_so(rig: Rig) -> None:
+    code = the_code(rig)
+    await make_user(rig, "second", role="ADMIN")
+    async with rig.client() as admin:
+        assert (await admin.post("/api/v1/users/second/lock", json={"reason": "left"})).is_success
+        assert refused(await become(rig, code)) == "LOGIN_FAILED"
+        assert (await admin.delete("/api/v1/users/second")).status_code == 204
+    assert refused(await become(rig, code)) == "LOGIN_FAILED"
+
+
+@pytest.mark.parametrize(
+    "forwarded",
+    [{"X-Forwarded-For": "10.0.0.1"}, {"Forwarded": "for=10.0.0.1"}, {"X-Forwarded-Proto": "http"}],
+)
 async def test_neither_passwords_nor_the_code_are_taken_from_elsewhere_without_tls(
     rig: Rig, forwarded: dict[str, str]
 ) -> None:

@@ -10,7 +10,7 @@ import argon2
 import pytest
 from structlog.testing import capture_logs
 
-from corral.controller.accounts.passwords import AT_ONCE, HashCost, Passwords
+from corral.controller.accounts.passwords import AT_ONCE, KEPT, PER_NETWORK, HashCost, Passwords
 from corral.errors import Code, Rejected, Retryable
 from corral.system.entropy import SystemEntropy
 from corral.testing.waiting import eventually
@@ -143,3 +143,18 @@ async def test_closing_refuses_those_that_wait_and_leaves_no_thread() -> None:
     with pytest.raises(Retryable) as late:
         await passwords.hash(GOOD)
     assert late.value.code is Code.SHUTTING_DOWN
+
+
+async def test_strangers_take_no_place_of_other_networks_and_none_of_those_who_are_known() -> None:
+    passwords = Passwords(entropy=SystemEntropy(), cost=CHEAP)
+    networks = [f"2001:db8:{number}::/48" for number in range(5)]
+    asked = [networks[0]] * (PER_NETWORK + 1) + [each for each in networks[1:] for _ in range(PER_NETWORK)]
+    known = [""] * KEPT
+    outcomes = await asyncio.gather(
+        *(passwords.verify(GOOD, "", user="", network=each) for each in asked + known), return_exceptions=True
+    )
+    refused = [isinstance(each, Retryable) for each in outcomes]
+    assert refused[: PER_NETWORK + 1] == [False] * PER_NETWORK + [True]
+    assert refused[PER_NETWORK + 1 : -KEPT].count(True) == PER_NETWORK, "all strangers together have a share"
+    assert not any(refused[-KEPT:])
+    await passwords.close()

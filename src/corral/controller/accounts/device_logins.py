@@ -10,32 +10,25 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 from corral.controller.accounts.one_time_codes import OneTimeCodes
-from corral.domain.accounts.records import AuthenticatedBy, shown_agent
-from corral.domain.ids import UserName
+from corral.domain.accounts.records import shown_agent
+from corral.domain.ids import UserSessionId
 from corral.errors import Code, Rejected, Retryable
-from corral.system.addresses import counted_as
+from corral.system.addresses import network_of
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy
 
 LIFE: Final = dt.timedelta(minutes=10)
 WAIT_SECONDS: Final = 25.0
 """How long a request of the command line waits for the approval; then it asks again."""
-_MOST: Final = 200
-_MOST_PER_ADDRESS: Final = 5
+_MOST: Final = 1000
+_MOST_PER_NETWORK: Final = 10
 _LETTERS: Final = "BCDFGHJKLMNPQRSTVWXZ"
 """Without vowels, so that no words come about, and without what looks alike."""
 _LENGTH: Final = 8
 _TYPED: Final = re.compile(r"[^A-Z]")
-
-
-class Approver(NamedTuple):
-    """Who approved a login, and how that person had logged in."""
-
-    user: UserName
-    by: AuthenticatedBy
 
 
 class DeviceLogin:
@@ -46,7 +39,8 @@ class DeviceLogin:
         self.address: Final = address
         self.agent: Final = agent
         self.begun_at: Final = begun_at
-        self.approver: Approver | None = None
+        self.approver: UserSessionId | None = None
+        """The session in which it was approved: with that one the approval ends."""
         self.decided: Final = asyncio.Event()
 
     @property
@@ -65,9 +59,9 @@ class DeviceLogins:
             entropy=entropy,
             life_seconds=LIFE.total_seconds(),
             most=_MOST,
-            most_per_owner=_MOST_PER_ADDRESS,
+            most_per_owner=_MOST_PER_NETWORK,
             noun="login",
-            owner_noun="address",
+            owner_noun="network",
         )
         self._by_user_code: dict[str, DeviceLogin] = {}
 
@@ -85,7 +79,7 @@ class DeviceLogins:
         waiting = DeviceLogin(
             user_code=self._new_user_code(), address=address, agent=shown_agent(agent), begun_at=now
         )
-        device_code = self._by_device.issue(counted_as(address), waiting)
+        device_code = self._by_device.issue(network_of(address), waiting)
         self._by_user_code[waiting.user_code] = waiting
         return device_code, waiting
 
@@ -101,19 +95,19 @@ class DeviceLogins:
             )
         return found
 
-    def decide(self, user_code: str, approver: Approver | None) -> DeviceLogin:
-        """Let the command line in as this user, or refuse it. NOT_FOUND."""
+    def decide(self, user_code: str, approver: UserSessionId | None) -> DeviceLogin:
+        """Let the command line in as the user of this session, or refuse it. NOT_FOUND."""
         found = self.find(user_code)
         found.approver = approver
         found.decided.set()
         del self._by_user_code[found.user_code]
         return found
 
-    async def approved(self, device_code: str, *, seconds: float = WAIT_SECONDS) -> Approver:
-        """Who approved the login of this code, once. LOGIN_PENDING when nobody has yet, LOGIN_FAILED."""
+    async def approved(self, device_code: str, *, seconds: float = WAIT_SECONDS) -> UserSessionId:
+        """The session in which somebody approved the login of this code, once. LOGIN_PENDING when nobody has yet, LOGIN_FAILED."""
         waiting = self._by_device.find(device_code)
         if waiting is None:
-            raise _void()
+            raise void_device_code()
         try:
             async with asyncio.timeout(seconds):
                 await waiting.decided.wait()
@@ -125,7 +119,7 @@ class DeviceLogins:
                 retry_after=1.0,
             ) from None
         if self._by_device.redeem(device_code) is None or waiting.approver is None:
-            raise _void()
+            raise void_device_code()
         return waiting.approver
 
     def _new_user_code(self) -> str:
@@ -146,7 +140,7 @@ def _plain(typed: str) -> str:
     return _TYPED.sub("", typed[:64].upper())
 
 
-def _void() -> Rejected:
+def void_device_code() -> Rejected:
     return Rejected(
         Code.LOGIN_FAILED,
         "the login was refused, or its code is unknown, used or expired",

@@ -50,10 +50,16 @@ class FirstAdmin:
         self._turn = asyncio.Lock()
 
     def is_missing(self) -> bool:
-        """Whether no administrator has a password yet."""
+        """Whether no administrator has a password yet, be it a locked one."""
         return not any(
-            users.is_admin(each.record) and each.record.password_hash for each in self._state.users
+            users.is_admin(msgspec.structs.replace(each.record, locked=None)) and each.record.password_hash
+            for each in self._state.users
         )
+
+    def void_if_done(self) -> None:
+        """Somebody has a password now: where that is an administrator, the code is void for good."""
+        if not self.is_missing():
+            self._codes.revoke(_OWNER)
 
     def new_code(self) -> str | None:
         """A new code, which voids the one before; None: an administrator has a password."""
@@ -71,7 +77,10 @@ class FirstAdmin:
                 )
             user, steps = await self._user(valid_user_name(name), password)
             try:
-                logged_in = await self._start.begin(user, AuthenticatedBy.FIRST_ADMIN, origin, *steps)
+                made: dict[str, object] = {"administrator": True, "password_changed": True}
+                logged_in = await self._start.begin(
+                    user, AuthenticatedBy.FIRST_ADMIN, origin, *steps, changed=made
+                )
             except Conflict:
                 raise busy() from None
             self._codes.redeem(code)

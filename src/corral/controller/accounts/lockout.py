@@ -159,4 +159,4 @@ class Lockout:
 
 
 def _name_key(user: str) -> str:
-    return user.casefold()[:_LONGEST_NAME]
+    return user.lower()[:_LONGEST_NAME]

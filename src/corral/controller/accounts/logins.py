@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from corral.controller.accounts.device_logins import DeviceLogins
+from corral.controller.accounts.device_logins import DeviceLogins, void_device_code
 from corral.controller.accounts.first_admin import FirstAdmin
 from corral.controller.accounts.password_logins import KeySource, PasswordLogins
 from corral.controller.accounts.passwords import Passwords
@@ -18,7 +18,7 @@ from corral.controller.accounts.session_start import (
     user_locked,
 )
 from corral.controller.accounts.user_sessions import UserSessions
-from corral.controller.state.collections import USERS
+from corral.controller.state.collections import USER_SESSIONS, USERS
 from corral.controller.state.ledger import Ledger
 from corral.store.store_errors import Conflict
 from corral.system.clock import Clock
@@ -39,6 +39,8 @@ class Logins:
         entropy: Entropy,
     ) -> None:
         self._state = ledger.state
+        self._sessions = sessions
+        self._clock = clock
         self.start = SessionStart(ledger=ledger, sessions=sessions, clock=clock, entropy=entropy)
         self.password = PasswordLogins(
             state=ledger.state, sessions=sessions, start=self.start, passwords=passwords, key=key, clock=clock
@@ -50,16 +52,26 @@ class Logins:
         self.devices = DeviceLogins(clock=clock, entropy=entropy)
 
     async def by_device_code(self, code: str, origin: LoginOrigin) -> LoggedIn:
-        """LOGIN_PENDING, LOGIN_FAILED, USER_LOCKED."""
+        """LOGIN_PENDING, LOGIN_FAILED, USER_LOCKED. The session is as old as the one in which it was approved: nobody
+        prolongs his own beyond its end."""
         approver = await self.devices.approved(code)
         for _ in range(ATTEMPTS):
-            stored = self._state.users.require(approver.user)
+            session = self._state.user_sessions.find(approver)
+            if session is None or self._sessions.is_over(session.record, self._clock.now()):
+                raise void_device_code()
+            stored = self._state.users.require(session.record.user)
             user = stored.record
             if user.locked is not None:
                 raise user_locked(user)
             with contextlib.suppress(Conflict):
-                unchanged = USERS.put(user.name, user, expect=stored.revision)
-                return await self.start.begin(user, approver.by, origin, unchanged)
+                return await self.start.begin(
+                    user,
+                    session.record.authenticated_by,
+                    origin,
+                    USERS.put(user.name, user, expect=stored.revision),
+                    USER_SESSIONS.put(approver, session.record, expect=session.revision),
+                    since=session.record.created_at,
+                )
         raise busy()
 
     def forget(self, user: str) -> None:

@@ -33,6 +33,7 @@ from corral.domain.ids import UserName
 from corral.errors import Code, Rejected
 from corral.pki.keys import ClusterKey
 from corral.store.store_errors import Conflict
+from corral.system.addresses import network_of
 from corral.system.clock import Clock
 
 KeySource = Callable[[], ClusterKey]
@@ -80,8 +81,9 @@ class PasswordLogins:
             self.lockout.remember(stored.record.user, stored.record.address)
 
     async def log_in(self, shown: PasswordLogin, origin: LoginOrigin) -> LoggedIn:
-        """LOGIN_FAILED, LOGIN_DELAYED, SECOND_FACTOR_REQUIRED, PASSWORD_CHANGE_REQUIRED, USER_LOCKED; INVALID_FIELD for a
+        """Upper and lower case of the name do not matter. LOGIN_FAILED, LOGIN_DELAYED, SECOND_FACTOR_REQUIRED, PASSWORD_CHANGE_REQUIRED, USER_LOCKED; INVALID_FIELD for a
         new password that is refused."""
+        shown = shown._replace(name=shown.name.lower())  # as all names are
         async with self._attempt(shown.name, shown.password, origin.address) as (attempt, rehashed):
             attempt_hash = self._unlocked(shown.name).record.password_hash
             new_hash = await self._new_hash(shown, rehashed)
@@ -99,19 +101,31 @@ class PasswordLogins:
 
     async def prove(self, name: UserName, password: str, address: str) -> StoredRecord[UserRecord]:
         """The user, who has shown the password again, as an act on the own account needs. LOGIN_FAILED, LOGIN_DELAYED."""
-        async with self._attempt(name, password, address) as (attempt, _):
+        async with self._attempt(name, password, address, proven=True) as (attempt, _):
             self.lockout.succeeded(attempt)
             return self._state.users.require(name)
 
+    async def prove_all(self, shown: PasswordLogin, address: str) -> dict[str, object]:
+        """Password and second factor, as a change of the factor needs; what of it is to be stored with that change, so that
+        no code is used twice. LOGIN_FAILED, LOGIN_DELAYED, SECOND_FACTOR_REQUIRED."""
+        async with self._attempt(shown.name, shown.password, address, proven=True) as (attempt, _):
+            factor = self._second_factor(self._state.users.require(shown.name).record, shown, attempt)
+            self.lockout.succeeded(attempt)
+            return factor.changes
+
     @contextlib.asynccontextmanager
     async def _attempt(
-        self, name: str, password: str, address: str
+        self, name: str, password: str, address: str, *, proven: bool = False
     ) -> AsyncIterator[tuple[LoginAttempt, str]]:
-        """An attempt whose password is right, and the hash to be stored in place of the old one, if any."""
+        """An attempt whose password is right, and the hash to be stored in place of the old one, if any. `proven`: somebody
+        in a session."""
         user = self._local_user(name)
         with self.lockout.attempt(name, address, exists=user is not None) as attempt:
             stored_hash = user.password_hash if user is not None else ""
-            found = await self._passwords.verify(password, stored_hash, user=name if user else "")
+            network = "" if attempt.known or proven else network_of(address) or "unknown"
+            found = await self._passwords.verify(
+                password, stored_hash, user=name if user else "", network=network
+            )
             now_stored = self._local_user(name)
             same = now_stored is not None and now_stored.password_hash == stored_hash
             if not found.matches or not same:
@@ -205,7 +219,8 @@ class PasswordLogins:
         steps: list[Step] = [USERS.put(user.name, user, expect=stored.revision)]
         if "must_change_password" in changes:
             steps += ending(self._sessions.of_user(user.name), reason="the password was changed")
-        return await self._start.begin(user, by, origin, *steps)
+        replaced: dict[str, object] = {"password_changed": True} if "must_change_password" in changes else {}
+        return await self._start.begin(user, by, origin, *steps, changed=replaced)
 
 
 def login_refused(delay: float) -> Rejected:

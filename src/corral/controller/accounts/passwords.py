@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import collections
 import concurrent.futures
 import functools
 import re
@@ -21,6 +22,7 @@ import structlog
 
 from corral.domain.accounts.password_policy import normal_password
 from corral.errors import Code, Retryable
+from corral.system.addresses import LOOPBACK
 from corral.system.entropy import Entropy
 from corral.system.threads import to_end
 
@@ -28,6 +30,10 @@ T = TypeVar("T")
 
 AT_ONCE: Final = 2
 WAITING: Final = 20
+KEPT: Final = 6
+"""Of these places, for those who have proved something before: sessions, and users at addresses that they came from."""
+PER_NETWORK: Final = 4
+"""Of the others, for one network."""
 _SALT_BYTES: Final = 16
 _HASH_BYTES: Final = 32
 _RETRY_SECONDS: Final = 2.0
@@ -77,6 +83,8 @@ class Passwords:
         self._most = at_once + waiting
         self.under_way = 0
         """Hashes that are computed or waited for."""
+        self._strangers: collections.Counter[str] = collections.Counter()
+        """Those among them of strangers, by network."""
         self._closing = False
         self._threads = concurrent.futures.ThreadPoolExecutor(
             at_once, thread_name_prefix="corral/accounts/hash"
@@ -86,16 +94,31 @@ class Passwords:
         """The hash to be stored for a password that `check_new_password` accepted. RATE_LIMITED when too many wait."""
         return await self._run(functools.partial(self._hash, _encoded(password)))
 
-    async def verify(self, password: str, stored: str, *, user: str) -> Verification:
+    async def verify(self, password: str, stored: str, *, user: str, network: str = "") -> Verification:
         """Whether this is the password of the stored hash; an empty one (unknown user, no password) fits nothing and
         costs the same. RATE_LIMITED when too many wait: then nothing was compared, and no failure is to be counted.
+        `network`: where somebody is from who has proved nothing yet; such have a share of the places, and one network of them a
+        share of that.
 
         A stored hash that cannot be used is logged, under the name of its `user`, and fits nothing."""
         usable = self._is_usable(stored)
         if stored and not usable:
             _log.warning("password_hash.refused", user=user, reason="it is damaged, or of a newer version")
         expected = stored if usable else self.fits_nothing
-        return await self._run(functools.partial(self._verify, _encoded(password), expected))
+        work = functools.partial(self._verify, _encoded(password), expected)
+        if not network:
+            return await self._run(work)
+        self._refuse_flood(network)
+        self._strangers[network] += 1
+        try:
+            return await self._run(work)
+        finally:
+            self._strangers -= collections.Counter({network: 1})
+
+    def _refuse_flood(self, network: str) -> None:
+        share = PER_NETWORK * (1 if network != LOOPBACK else 3)  # this host may run a proxy
+        if self._strangers[network] >= share or self._strangers.total() >= self._most - KEPT:
+            raise _too_many(self._strangers.total())
 
     async def close(self) -> None:
         """Refuse those that wait, and wait for those that are computed. Idempotent."""
@@ -106,12 +129,7 @@ class Passwords:
         if self._closing:
             raise _shutting_down()
         if self.under_way >= self._most:
-            raise Retryable(
-                Code.RATE_LIMITED,
-                f"{self.under_way} passwords are being checked already",
-                hint="try again in a moment",
-                retry_after=_RETRY_SECONDS,
-            )
+            raise _too_many(self.under_way)
         loop = asyncio.get_running_loop()
         future = self._threads.submit(self._unless_closing, work)
         self.under_way += 1
@@ -168,6 +186,15 @@ class Passwords:
 
 def _encoded(password: str) -> bytes:
     return normal_password(password).encode("utf-8", "surrogatepass")
+
+
+def _too_many(under_way: int) -> Retryable:
+    return Retryable(
+        Code.RATE_LIMITED,
+        f"{under_way} passwords are being checked already",
+        hint="try again in a moment",
+        retry_after=_RETRY_SECONDS,
+    )
 
 
 def _shutting_down() -> Retryable:

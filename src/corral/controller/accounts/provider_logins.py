@@ -59,7 +59,8 @@ class ProviderLogins:
             if user.locked is not None:
                 raise user_locked(user)
             with contextlib.suppress(Conflict):
-                logged_in = await self._start.begin(user, AuthenticatedBy.OIDC, origin, *steps)
+                roles: dict[str, object] = {"provider_bindings": msgspec.to_builtins(user.provider_bindings)}
+                logged_in = await self._start.begin(user, AuthenticatedBy.OIDC, origin, *steps, changed=roles)
                 return logged_in._replace(return_path=finished.return_path)
         raise busy()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import NamedTuple
 
 from corral.controller.accounts.user_sessions import Login, NewSession, UserSessions, new_session
@@ -40,23 +41,38 @@ class SessionStart:
         self._entropy = entropy
 
     async def begin(
-        self, user: UserRecord, by: AuthenticatedBy, origin: LoginOrigin, *steps: Step
+        self,
+        user: UserRecord,
+        by: AuthenticatedBy,
+        origin: LoginOrigin,
+        *steps: Step,
+        since: dt.datetime | None = None,
+        changed: dict[str, object] | None = None,
     ) -> LoggedIn:
         """Store the session, and these steps, in one transaction with the audit entry. `Conflict`.
 
         Among the steps the user is written under compare-and-set, also unchanged: who is locked, or gets another password,
-        at the same moment is not let in by what was true before."""
-        made = self.session(user, by, origin)
+        at the same moment is not let in by what was true before. `since`: the session counts as begun then; `changed`: for the
+        audit, what the login changed of its user."""
+        made = self.session(user, by, origin, since=since)
         actor = Actor(name=f"user:{user.name}", address=origin.address, label=user.display_name or user.name)
         after: dict[str, object] = {"session": made.record.id, "kind": origin.kind.value, "by": by.value}
+        after |= changed or {}
         entry = audit(actor, "auth.login", user.name, after=after)
         await self._ledger.commit(*steps, *self._sessions.creation(made), entry)
         return LoggedIn(user, made)
 
-    def session(self, user: UserRecord, by: AuthenticatedBy, origin: LoginOrigin) -> NewSession:
+    def session(
+        self,
+        user: UserRecord,
+        by: AuthenticatedBy,
+        origin: LoginOrigin,
+        *,
+        since: dt.datetime | None = None,
+    ) -> NewSession:
         """A new session, which is not stored yet."""
         login = Login(kind=origin.kind, by=by, address=origin.address, agent=origin.agent)
-        return new_session(user.name, login, now=self._clock.now(), entropy=self._entropy)
+        return new_session(user.name, login, now=self._clock.now(), since=since, entropy=self._entropy)
 
 
 def void_code(hint: str) -> Rejected:

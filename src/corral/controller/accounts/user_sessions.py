@@ -67,7 +67,15 @@ class Login(NamedTuple):
     agent: str
 
 
-def new_session(user: UserName, login: Login, *, now: dt.datetime, entropy: Entropy) -> NewSession:
+def new_session(
+    user: UserName,
+    login: Login,
+    *,
+    now: dt.datetime,
+    entropy: Entropy,
+    since: dt.datetime | None = None,
+) -> NewSession:
+    """`since`: when it counts as begun, if that is not now."""
     in_browser = login.kind is SessionKind.BROWSER
     credential = (_IN_COOKIES if in_browser else _IN_HEADERS).create(entropy)
     csrf = new_secret(entropy) if in_browser else ""
@@ -77,7 +85,7 @@ def new_session(user: UserName, login: Login, *, now: dt.datetime, entropy: Entr
         kind=login.kind,
         secret_sha256=credential.secret_sha256,
         csrf_sha256=secret_digest(csrf) if csrf else "",
-        created_at=now,
+        created_at=since or now,
         last_used_at=now,
         address=login.address,
         agent=shown_agent(login.agent),

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.controller.accounts.device_logins import Approver, DeviceLogin, shown_user_code
+from corral.controller.accounts.device_logins import DeviceLogin, shown_user_code
 from corral.controller.accounts.logins import Logins
 from corral.controller.http.messages.call import ApiCall, LoginCall, NoQuery, RequestBody
 from corral.controller.http.messages.responses import ApiResponse, shaped
@@ -73,9 +73,8 @@ async def find_device_login(logins: Logins, call: ApiCall[DeviceCode, NoQuery]) 
 async def decide_device_login(
     state: ClusterState, logins: Logins, call: ApiCall[DeviceDecision, NoQuery]
 ) -> Mutation:
-    session = state.user_sessions.require(session_of(call)).record
-    approver = Approver(call.caller.user, session.authenticated_by) if call.body.approve else None
-    decided = logins.devices.decide(call.body.user_code, approver)
+    approver = state.user_sessions.require(session_of(call)).record.id
+    decided = logins.devices.decide(call.body.user_code, approver if call.body.approve else None)
     return Mutation(
         action="auth.device",
         subject=call.caller.user,
