@@ -88,9 +88,11 @@ def remove(
 
 @totp.command("recovery-codes")
 @password_file_option
+@click.option("--recovery-code", metavar="CODE", help="A recovery code in place of the app's.")
 @api_command
-def recovery_codes(session: ApiSession, password_file: str | None) -> None:
+def recovery_codes(session: ApiSession, password_file: str | None, recovery_code: str | None) -> None:
     """Make new recovery codes; the earlier ones are void."""
     require_login(session.client)
-    made = session.client.post("/api/v1/auth/recovery-codes", {"password": password(password_file)})
+    shown = {"password": password(password_file), **second_factor(recovery_code)}
+    made = session.client.post("/api/v1/auth/recovery-codes", shown)
     _show_codes(session, made, "")

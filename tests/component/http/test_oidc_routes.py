@@ -134,6 +134,26 @@ async def test_a_login_with_other_groups_changes_the_roles_and_ends_earlier_sess
         assert "users.manage" in (await person.get("/api/v1/auth/me")).json()["permissions"]
 
 
+async def test_long_names_and_many_groups_of_a_provider_are_cut(rig: Rig, provider: ScriptedProvider) -> None:
+    """A record that could be stored and not be read again would end the controller."""
+    provider.claims["preferred_username"] = "n" * 100
+    code = fragment(await go_and_return(rig, provider))
+    answer = await exchange(rig, code)
+    assert answer.status_code == 200, answer.text
+    assert len(answer.json()["display_name"]) == 100
+    provider.claims["preferred_username"] = "adm\u200bin"
+    again = await exchange(rig, fragment(await go_and_return(rig, provider)))
+    assert again.json()["display_name"].startswith("42 ("), "a name that looks like another one is not taken"
+
+
+async def test_a_page_elsewhere_embeds_no_start_of_a_login(rig: Rig) -> None:
+    async with rig.client("") as browser:
+        image = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
+        assert refused(await browser.get(START, headers=image)) == "ORIGIN_REFUSED"
+        link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+        assert (await browser.get(START, headers=link)).status_code == 303
+
+
 async def test_a_locked_user_of_a_provider_does_not_get_in(rig: Rig, provider: ScriptedProvider) -> None:
     name = (await exchange(rig, fragment(await go_and_return(rig, provider)))).json()["user"]
     async with rig.client() as admin:

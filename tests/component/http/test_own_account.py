@@ -144,9 +144,22 @@ async def test_a_recovery_code_works_once_in_place_of_the_second_factor(rig: Rig
         first = await log_in(rig, recovery_code=codes[0])
         assert (first.status_code, first.json()["recovery_codes_left"]) == (200, 9)
         assert refused(await log_in(rig, recovery_code=codes[0])) == "LOGIN_FAILED"
-        renewed = await ada.post("/api/v1/auth/recovery-codes", json={"password": PASSWORD})
+        alone = await ada.post("/api/v1/auth/recovery-codes", json={"password": PASSWORD})
+        assert refused(alone) == "SECOND_FACTOR_REQUIRED", "else the factor could be removed by the password"
+        renewed = await ada.post(
+            "/api/v1/auth/recovery-codes", json={"password": PASSWORD, "recovery_code": codes[2]}
+        )
         assert refused(await log_in(rig, recovery_code=codes[1])) == "LOGIN_FAILED"
         assert (await log_in(rig, recovery_code=renewed.json()["codes"][0])).is_success
+
+
+async def test_guesses_at_the_second_factor_in_a_session_are_delayed_as_logins_are(rig: Rig) -> None:
+    await make_user(rig)
+    async with browser(rig) as ada:
+        await enable(rig, ada)
+        body = {"password": PASSWORD, "totp": "000000"}
+        answers = [refused(await ada.post(f"{TOTP}/remove", json=body)) for _ in range(6)]
+        assert answers == ["LOGIN_FAILED"] * 5 + ["LOGIN_DELAYED"]
 
 
 async def test_a_second_factor_is_removed_with_a_code_of_it_or_a_recovery_code(rig: Rig) -> None:
@@ -154,7 +167,9 @@ async def test_a_second_factor_is_removed_with_a_code_of_it_or_a_recovery_code(r
     async with browser(rig) as ada:
         secret, codes = await enable(rig, ada)
         assert refused(await ada.post(TOTP, json={"password": PASSWORD})) == "CONFLICT"
-        for bad in ({}, {"totp": "000000"}, {"recovery_code": "aaaa-bbbb-cccc-dddd"}):
+        missing = await ada.post(f"{TOTP}/remove", json={"password": PASSWORD})
+        assert refused(missing) == "SECOND_FACTOR_REQUIRED"
+        for bad in ({"totp": "000000"}, {"recovery_code": "aaaa-bbbb-cccc-dddd"}):
             answer = await ada.post(f"{TOTP}/remove", json={"password": PASSWORD, **bad})
             assert refused(answer) == "LOGIN_FAILED"
         rig.clock.offset = dt.timedelta(seconds=2 * STEP)

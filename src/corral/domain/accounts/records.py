@@ -14,7 +14,7 @@ from typing import Annotated, Final
 import msgspec
 
 from corral.domain.bindings import Binding, Bindings, RoleName
-from corral.domain.control_characters import refuse_control, without_control
+from corral.domain.control_characters import refuse_hidden, without_control
 from corral.domain.ids import UserName, UserSessionId, checked_name
 from corral.domain.permissions import Permission, Role
 from corral.domain.records import Record
@@ -164,8 +164,8 @@ def valid_role_name(value: str, *, field: str = "name") -> str:
 
 
 def valid_display_name(value: str, *, field: str = "display_name") -> str:
-    """A name as people read it; control characters are refused."""
-    refuse_control(value, field)
+    """A name as people read it; control characters, and those that nobody sees, are refused."""
+    refuse_hidden(value, field)
     return value.strip()
 
 

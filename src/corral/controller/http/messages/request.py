@@ -32,7 +32,16 @@ PATCH_TYPE: Final = "application/merge-patch+json"
 """RFC 7396, which every PATCH here is."""
 _CHARSETS: Final = frozenset({"", "utf-8", "utf8"})
 _TLS_SCHEMES: Final = frozenset({"https", "wss"})
-_FORWARDING: Final = (b"x-forwarded-for", b"forwarded", b"x-real-ip", b"via")
+_FORWARDING: Final = (
+    b"x-forwarded-for",
+    b"x-forwarded-proto",
+    b"x-forwarded-host",
+    b"x-forwarded-port",
+    b"x-forwarded-server",
+    b"forwarded",
+    b"x-real-ip",
+    b"via",
+)
 
 
 class BodyPace:

@@ -95,6 +95,20 @@ class AdmittedRequest:
         """A value for the answer, as the caller may see it."""
         return shown_to(self.call.caller.access, value)
 
+    def refuse_changed_rights(self) -> None:
+        """UNAUTHENTICATED or FORBIDDEN when the caller may not do what it could when it was let in: a body, a password or a
+        lock may have taken a while."""
+        now = self.leading.setting.clock.now()
+        caller = self.call.caller
+        found = self.leading.principals.find(caller.id, now)
+        if found is None:
+            reason = self.leading.principals.reason(caller.id, now)
+            raise Rejected(Code.UNAUTHENTICATED, f"nothing was done: {reason}", hint="log in again")
+        if found.access != caller.access:
+            raise Rejected(
+                Code.FORBIDDEN, "nothing was done: what the caller may do has changed", hint="try again"
+            )
+
     def match(self) -> IfMatch | None:
         """The revision that the caller requires. BAD_REQUEST."""
         return parse_match(self.request.header(b"if-match"))

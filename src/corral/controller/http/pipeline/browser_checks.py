@@ -167,6 +167,13 @@ class BrowserChecks:
             raise _refused(given)
 
 
+def refuse_embedded(request: HttpRequest) -> None:
+    """ORIGIN_REFUSED for a request that a page of another site embeds; one that a person is led by is fine."""
+    site, mode = request.header(b"sec-fetch-site"), request.header(b"sec-fetch-mode")
+    if site is not None and site.lower() not in _OWN_SITES and (mode or "").lower() != "navigate":
+        raise _refused(f"a page of another site (Sec-Fetch-Site: {site[:_SHOWN]})")
+
+
 def has_bearer(request: HttpRequest) -> bool:
     """Whether it carries a token in its header, valid or not."""
     scheme, _, text = (request.header(b"authorization") or "").partition(" ")

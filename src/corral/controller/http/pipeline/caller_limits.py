@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from corral.controller.accounts.principals import Principals
 from corral.controller.http.messages.call import Caller
-from corral.domain.events import Cursor, Event
+from corral.domain.events import Cursor, Event, EventType
 from corral.domain.ids import CallerId
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.addresses import counted_as
@@ -34,6 +34,8 @@ _LONGEST_TIMER_SECONDS: Final = 30.0
 
 STRANGERS_PER_SECOND: Final = 10
 _STRANGERS_BURST: Final = 50
+_STEPS: Final = 10
+"""So many times more often than logins an address may take a step of one by which nothing can be guessed."""
 
 
 class OpenStream:
@@ -144,7 +146,10 @@ class OpenStreams:
 
     async def on_account_changed(self, event: Event) -> None:
         """Somebody's rights may have changed: end every stream whose caller may do something else now."""
-        del event
+        if event.type is EventType.SESSION_ENDED:
+            for stream in list(self._open):
+                if stream.caller.id == event.subject:
+                    stream.close(f"the session was ended: {event.data.get('reason', '')}")
         self._check_all()
 
     async def on_resync(self, head: Cursor) -> None:
@@ -185,10 +190,13 @@ class RequestRates:
             burst=_STRANGERS_BURST, per_second=STRANGERS_PER_SECOND, monotonic=clock.monotonic
         )
         self._logins_per_minute = limits.logins_per_minute
-        self._logins = TokenBuckets[str](
-            burst=max(1, limits.logins_per_minute),
-            per_second=limits.logins_per_minute / 60,
-            monotonic=clock.monotonic,
+        self._logins, self._login_steps = (
+            TokenBuckets[str](
+                burst=max(1, limits.logins_per_minute * times),
+                per_second=limits.logins_per_minute * times / 60,
+                monotonic=clock.monotonic,
+            )
+            for times in (1, _STEPS)
         )
 
     def admit(self, caller: Caller, *, cost: int = 1) -> None:
@@ -204,9 +212,11 @@ class RequestRates:
         if self._per_second and not self._strangers.take(counted_as(address)):
             raise _too_often(f"{address} was refused more often than {STRANGERS_PER_SECOND} times a second")
 
-    def login(self, address: str) -> None:
-        """Count a login, whatever comes of it; RATE_LIMITED when the address tries too often."""
-        if self._logins_per_minute and not self._logins.take(counted_as(address)):
+    def login(self, address: str, *, guesses: bool) -> None:
+        """Count a step of a login, whatever comes of it; RATE_LIMITED when the address takes too many. `guesses`: a password
+        or a code may be tried by it."""
+        counts = self._logins if guesses else self._login_steps
+        if self._logins_per_minute and not counts.take(counted_as(address)):
             raise Retryable(
                 Code.RATE_LIMITED,
                 f"more than {self._logins_per_minute} logins a minute came from this address",

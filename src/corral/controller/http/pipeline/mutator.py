@@ -204,6 +204,7 @@ async def _attempt(
     if (known := replayed(route, admitted, guard)) is not None:
         return known
     require(route, admitted, match)
+    admitted.refuse_changed_rights()
     mutation = await describe()
     if match is not None:
         require(route, admitted, match)  # a description may have waited for something

@@ -145,13 +145,14 @@ class LoginServer:
     """Serves a `LoginRoute`."""
 
     def __init__(self, route: LoginRoute, admission: RouteAdmission) -> None:
+        self._guesses = route.shows_secret
         self._handler = bound(route.handler, given=1)
         self._admission = admission
 
     async def answer(self, request: HttpRequest) -> ApiResponse:
         admission = self._admission
         leading = admission.leading()
-        leading.rates.login(request.address)
+        leading.rates.login(request.address, guesses=self._guesses)
         require_private(request, insecure=admission.setting.allow_insecure_login)
         query = admission.query(request)
         body = await admission.decode_body(await admission.read_body(request))

@@ -351,6 +351,8 @@ class LoginRoute(Route):
     """A step of a login. Its logins are counted by address; those over connections that others can read are refused."""
 
     handler: LoginHandler
+    shows_secret: bool = True
+    """Whether it takes passwords or codes, of which an address may try few; else many people may share an address."""
     permission: Permission | Public | Itself = PUBLIC
     browser: bool = True
 

@@ -16,7 +16,7 @@ from corral.domain.ids import ClusterId
 
 CSRF_HEADER: Final = b"x-corral-csrf"
 _ID_LETTERS: Final = 8
-_MOST_VALUES: Final = 4
+_MOST_VALUES: Final = 20
 """Another program on this host can add cookies of our name: so many are tried."""
 _ENCODING: Final = "latin-1"
 

@@ -18,6 +18,7 @@ from corral.controller.http.messages.request import HttpRequest
 from corral.controller.http.messages.responses import ApiResponse, Headers, shaped
 from corral.controller.http.pipeline.api_context import ProcessContext, TokenUses
 from corral.controller.http.pipeline.authentication import require_private
+from corral.controller.http.pipeline.browser_checks import refuse_embedded
 from corral.controller.http.pipeline.route_table import LoginRoute, Mutate, Read, Route
 from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.http.pipeline.session_cookie import clear_cookie, cookie_values, set_cookie
@@ -230,7 +231,8 @@ async def me(
 
 
 async def start_oidc(setting: ProcessContext, call: LoginCall[None, OidcStartQuery]) -> ApiResponse:
-    """Send a browser to the provider."""
+    """Send a browser to the provider. ORIGIN_REFUSED for what a page elsewhere includes, as a picture, rather than leads to."""
+    refuse_embedded(call.http)
     try:
         started = await _provider(setting).start(
             return_to=call.query.return_to, page_challenge=call.query.challenge
@@ -295,6 +297,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     LoginRoute(
         method="GET",
         path="/api/v1/auth/oidc/start",
+        shows_secret=False,
         summary="Send a browser to the provider of OpenID Connect",
         query=OidcStartQuery,
         status=303,
@@ -303,6 +306,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     LoginRoute(
         method="GET",
         path=CALLBACK_PATH,
+        shows_secret=False,
         summary="Take a browser back from the provider of OpenID Connect",
         query=OidcCallbackQuery,
         status=303,

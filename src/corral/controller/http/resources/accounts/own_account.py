@@ -11,7 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from corral.controller.accounts.logins import Logins
-from corral.controller.accounts.recovery_codes import new_recovery_codes, without_used
+from corral.controller.accounts.password_logins import PasswordLogin
+from corral.controller.accounts.recovery_codes import new_recovery_codes
 from corral.controller.accounts.session_start import LoggedIn, LoginOrigin
 from corral.controller.accounts.totp import (
     accepted_step,
@@ -21,7 +22,6 @@ from corral.controller.accounts.totp import (
     seal_totp,
     secret_text,
     unseal_setup,
-    unseal_totp,
 )
 from corral.controller.accounts.user_sessions import UserSessions
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
@@ -53,7 +53,9 @@ class TotpConfirmation(RequestBody, frozen=True, kw_only=True):
     code: Secret
 
 
-class TotpRemoval(RequestBody, frozen=True, kw_only=True):
+class AllFactors(RequestBody, frozen=True, kw_only=True):
+    """The password and a code of the second factor, or a recovery code in its place."""
+
     password: Secret
     totp: Secret | None = None
     recovery_code: Secret | None = None
@@ -159,15 +161,11 @@ async def confirm_totp(
     return describe
 
 
-async def remove_totp(
-    state: ClusterState, setting: ProcessContext, logins: Logins, call: ApiCall[TotpRemoval, NoQuery]
-) -> Describe:
-    session_of(call)
-    await logins.password.prove(call.caller.user, call.body.password, call.caller.actor.address)
+async def remove_totp(state: ClusterState, logins: Logins, call: ApiCall[AllFactors, NoQuery]) -> Describe:
+    await _prove_all(state, logins, call)
 
     async def describe() -> Mutation:
         stored = state.users.require(call.caller.user)
-        _require_factor(setting, stored.record, call)
         changed = msgspec.structs.replace(stored.record, totp_sealed=None, recovery_sha256=())
         return Mutation(
             action="auth.totp.disable",
@@ -180,17 +178,16 @@ async def remove_totp(
 
 
 async def renew_recovery_codes(
-    state: ClusterState, setting: ProcessContext, logins: Logins, call: ApiCall[OwnPassword, NoQuery]
+    state: ClusterState, setting: ProcessContext, logins: Logins, call: ApiCall[AllFactors, NoQuery]
 ) -> Describe:
-    session_of(call)
-    await logins.password.prove(call.caller.user, call.body.password, call.caller.actor.address)
+    used = await _prove_all(state, logins, call)
     codes = new_recovery_codes(setting.entropy)
 
     async def describe() -> Mutation:
         stored = state.users.require(call.caller.user)
-        if stored.record.totp_sealed is None:
-            raise _no_second()
-        changed = msgspec.structs.replace(stored.record, recovery_sha256=codes.digests)
+        _require_second(stored.record)
+        fields = {**used, "recovery_sha256": codes.digests}
+        changed = msgspec.structs.replace(stored.record, **fields)
         return Mutation(
             action="auth.recovery_codes",
             subject=changed.name,
@@ -201,25 +198,24 @@ async def renew_recovery_codes(
     return describe
 
 
-def _require_factor(setting: ProcessContext, user: UserRecord, call: ApiCall[TotpRemoval, NoQuery]) -> None:
-    """LOGIN_FAILED unless a code of the factor that is to be removed, or a recovery code, was shown."""
+async def _prove_all(
+    state: ClusterState, logins: Logins, call: ApiCall[AllFactors, NoQuery]
+) -> dict[str, object]:
+    """Password and second factor, which are needed to change the second factor. CONFLICT where there is none."""
+    session_of(call)
+    _require_second(state.users.require(call.caller.user).record)
+    shown = PasswordLogin(
+        name=call.caller.user,
+        password=call.body.password,
+        totp=call.body.totp or "",
+        recovery_code=call.body.recovery_code or "",
+    )
+    return await logins.password.prove_all(shown, call.caller.actor.address)
+
+
+def _require_second(user: UserRecord) -> None:
     if user.totp_sealed is None:
-        raise _no_second()
-    shown = call.body
-    if shown.recovery_code is not None:
-        proven = without_used(user.recovery_sha256, shown.recovery_code) is not None
-    else:
-        secret = unseal_totp(user.totp_sealed, user=user.name, key=setting.cluster_key())
-        proven = (
-            accepted_step(secret, shown.totp or "", now=call.now, last_step=user.last_totp_step) is not None
-        )
-    if not proven:
-        raise Rejected(
-            Code.LOGIN_FAILED,
-            "a code of the second factor is needed, and this is none, or it was used before",
-            hint="send 'totp' or 'recovery_code'; an administrator can remove a lost one",
-            field="totp",
-        )
+        raise Rejected(Code.CONFLICT, "there is no second factor", hint="set one up: POST /api/v1/auth/totp")
 
 
 def session_of(call: ApiCall[Any, Any]) -> UserSessionId:
@@ -240,10 +236,6 @@ def _refuse_second(user: UserRecord) -> None:
             f"user '{user.name}' has a second factor already",
             hint="remove it first: POST /api/v1/auth/totp/remove",
         )
-
-
-def _no_second() -> Rejected:
-    return Rejected(Code.CONFLICT, "there is no second factor", hint="set one up: POST /api/v1/auth/totp")
 
 
 def _stored(stored: StoredRecord[UserRecord], changed: UserRecord) -> tuple[Step, ...]:
@@ -290,7 +282,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         permission=Permission.SELF_MANAGE,
         scope=Scoping.NEUTRAL,
         summary="Remove the own second factor",
-        body=TotpRemoval,
+        body=AllFactors,
         status=204,
         handler=remove_totp,
     ),
@@ -300,7 +292,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         permission=Permission.SELF_MANAGE,
         scope=Scoping.NEUTRAL,
         summary="Make new recovery codes; the earlier ones are void",
-        body=OwnPassword,
+        body=AllFactors,
         response=RecoveryCodesShape,
         handler=renew_recovery_codes,
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -133,6 +133,7 @@ def create_role(state: ClusterState, call: ApiCall[NewRole, NoQuery]) -> Mutatio
 def update_role(state: ClusterState, call: ApiCall[RoleEdit, NoQuery]) -> Mutation:
     asked, name = call.body, call.path["name"]
     before = state.roles.require(name).record
+    _check_grant(call, before.granted)
     given: dict[str, Any] = {}
     if asked.description is not UNSET:
         given["description"] = asked.description
@@ -146,12 +147,15 @@ def update_role(state: ClusterState, call: ApiCall[RoleEdit, NoQuery]) -> Mutati
 def delete_role(state: ClusterState, call: ApiCall[None, NoQuery]) -> Mutation:
     steps = changes.removal(state, call.path["name"])
     before = state.roles.require(call.path["name"]).record
+    _check_grant(call, before.granted)
     return Mutation(
         action="roles.delete", subject=before.name, steps=steps, status=204, before=_audited(before)
     )
 
 
-def _check_grant(call: ApiCall[Any, Any], permissions: tuple[Permission, ...]) -> None:
+def _check_grant(call: ApiCall[Any, Any], permissions: Iterable[Permission]) -> None:
+    """FORBIDDEN for permissions that the caller does not have itself, everywhere: neither to give them to a role, nor to
+    take them from those who have it."""
     asked = Access(grants=(Grant(permissions=frozenset(permissions)),))
     refuse_more(asked, call.caller, field="permissions")
 

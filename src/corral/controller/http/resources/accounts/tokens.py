@@ -14,7 +14,7 @@ from corral.controller.http.messages.paging import Page, PageQuery, everything, 
 from corral.controller.http.pipeline.api_context import ProcessContext, TokenUses
 from corral.controller.http.pipeline.route_table import Mutate, Read, Route
 from corral.controller.http.resources.accounts.roles import PermissionList
-from corral.controller.http.resources.accounts.users import UserNameText, refuse_more
+from corral.controller.http.resources.accounts.users import UserNameText, refuse_more, refuse_stronger
 from corral.controller.state.api_tokens import creation, mint, revocation
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.collections import USERS
@@ -106,6 +106,8 @@ def create_token(
         expires_at=None if life is None else call.now + dt.timedelta(seconds=life),
     )
     refuse_more(token_limits(record), call.caller, field="role")
+    if owner.record.name != call.caller.user:
+        refuse_stronger(state, call.caller, owner.record)
     shape = token_shape(token_uses, StoredRecord(0, record))
     return Mutation(
         action="tokens.create",
@@ -121,6 +123,7 @@ def create_token(
             "role": record.role.value,
             "owner": record.owner,
             "scope": msgspec.to_builtins(record.scope),
+            "permissions": None if record.permissions is None else sorted(record.permissions),
         },
     )
 
@@ -136,6 +139,9 @@ def _warning(setting: ProcessContext, role: Role) -> str:
 
 def delete_token(state: ClusterState, call: ApiCall[None, NoQuery]) -> Mutation:
     record = state.tokens.require(call.path["id"]).record
+    owner = state.users.find(record.owner)
+    if owner is not None and record.owner != call.caller.user:
+        refuse_stronger(state, call.caller, owner.record)
     return Mutation(
         action="tokens.revoke",
         subject=record.id,

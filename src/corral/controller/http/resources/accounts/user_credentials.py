@@ -11,6 +11,7 @@ from corral.controller.http.pipeline.route_table import Act, Build, Describe, Mu
 from corral.controller.http.resources.accounts.users import (
     PasswordText,
     UserShape,
+    password_given,
     refuse_stronger,
     stored_user,
     the_user,
@@ -69,6 +70,7 @@ def remove_totp(state: ClusterState, logins: Logins, call: ApiCall[None, NoQuery
 
 async def reset_delay(state: ClusterState, logins: Logins, call: ApiCall[None, NoQuery]) -> Mutation:
     user = state.users.require(call.path["name"])
+    refuse_stronger(state, call.caller, user.record)
     logins.password.lockout.reset(user.record.name)
     return Mutation(
         action="users.reset_delay",
@@ -91,6 +93,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         body=PasswordOrder,
         response=UserShape,
         handler=set_password,
+        effect=password_given,
         revises=the_user,
     ),
     Mutate(

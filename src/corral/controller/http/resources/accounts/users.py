@@ -150,6 +150,8 @@ def update_user(state: ClusterState, logins: Logins, call: ApiCall[UserEdit, NoQ
     asked, name = call.body, call.path["name"]
     before = state.users.require(name).record
     given: dict[str, Any] = {}
+    if name != call.caller.user:
+        refuse_stronger(state, call.caller, before)
     if asked.display_name is not UNSET:
         given["display_name"] = valid_display_name(asked.display_name)
     if asked.bindings is not UNSET:
@@ -167,6 +169,11 @@ def delete_user(state: ClusterState, call: ApiCall[None, NoQuery]) -> Mutation:
     return Mutation(
         action="users.delete", subject=before.name, steps=steps, status=204, before=changes.audited(before)
     )
+
+
+def password_given(logins: Logins, call: ApiCall[Any, Any]) -> None:
+    del call
+    logins.first_admin.void_if_done()
 
 
 def forget_user(logins: Logins, call: ApiCall[None, NoQuery]) -> None:
@@ -264,6 +271,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         response=UserShape,
         status=201,
         handler=create_user,
+        effect=password_given,
     ),
     Read(
         method="GET",
