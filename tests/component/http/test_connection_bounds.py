@@ -171,8 +171,13 @@ async def test_a_connection_that_makes_no_progress_is_cut(begin: bytes, data: pa
 
 
 @pytest.mark.trap("T64")
-async def test_a_head_that_comes_byte_by_byte_has_one_deadline(data: pathlib.Path) -> None:
+@pytest.mark.parametrize("answered", [0, 2], ids=["first", "after others"])
+async def test_a_head_that_comes_byte_by_byte_has_one_deadline(data: pathlib.Path, answered: int) -> None:
     async with http_rig(data, limits=QUICK) as rig, connected(rig) as (reader, writer):
+        for _ in range(answered):
+            writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            head = await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(int(head.partition(b"content-length: ")[2].split()[0]))
         gone = asyncio.create_task(cut(reader))
         writer.write(b"GET /health HTTP/1.1\r\nX: ")
         while not gone.done():  # as fast as it likes: bytes do not move the deadline
