@@ -52,8 +52,11 @@ def shown_to(access: Access, value: T) -> T:
 
 
 def unseen_types(access: Access) -> frozenset[EventType]:
-    """The types of events that this caller never gets."""
-    return frozenset(type for type, needed in EVENT_PERMISSIONS.items() if not access.allows(needed))
+    """The types of events that this caller never gets. They belong to no group or node: a permission that holds within a
+    scope gives none of them."""
+    return frozenset(
+        type for type, needed in EVENT_PERMISSIONS.items() if not access.allows_everywhere(needed)
+    )
 
 
 def undeclared_fields(draft: Draft) -> list[str]:

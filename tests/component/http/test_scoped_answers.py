@@ -139,16 +139,18 @@ async def test_filters_of_lists_find_nothing_outside(fleet: Rig) -> None:
 
 async def test_the_catalog_names_groups_within_the_scope(fleet: Rig) -> None:
     async with fleet.client() as admin:
-        body = {"file": "a.jar", "url": "https://example.org/a.jar", "sha256": "0" * 64}
+        body = {"file": "a.jar", "url": "https://bob:hunter2@example.org/a.jar", "sha256": "0" * 64}
         assert (await admin.put("/api/v1/catalog/paper/1", json=body)).status_code == 201
         for group in ("lobby", "arena"):
             program = {"artifact": {"platform": "paper", "version": "1"}}
             assert (await admin.patch(f"{GROUPS}/{group}", json=program)).status_code == 200
         (entry,) = (await admin.get("/api/v1/catalog")).json()["items"]
         assert entry["used_by"] == ["arena", "lobby"]
+        assert "hunter2" in entry["url"]
     async with await scoped(fleet, groups=["lobby"]) as lobbies:
         (entry,) = (await lobbies.get("/api/v1/catalog")).json()["items"]
         assert entry["used_by"] == ["lobby"]
+        assert "hunter2" not in entry["url"], "whoever has it could fetch what other groups run"
 
 
 async def test_the_cluster_counts_nodes_within_the_scope(fleet: Rig) -> None:

@@ -100,6 +100,24 @@ async def test_a_manifest_may_name_events_about_accounts_beside_all_others(bench
         assert (error.code, error.field) == (Code.FORBIDDEN, "types")
 
 
+@pytest.mark.trap("T91")
+@pytest.mark.parametrize("ring_events", [1000, 2], ids=["in memory", "in the log"])
+async def test_events_about_accounts_are_not_made_up_for_to_a_module_that_was_away(
+    scratch: Any, ring_events: int
+) -> None:
+    """A durable subscription goes on where it stopped: by the same rules."""
+    async with event_bench(scratch, ring_events=ring_events) as bench:
+        async with playing() as (scope, _):
+            await bench.subscribe(scope, durable="kept")
+        await bench.tell("t", type=EventType.TOKEN_CREATED)
+        await bench.tell("u", type=EventType.USER_CREATED)
+        await bench.tell("a", "b", "c")
+        async with playing() as (scope, process):
+            await bench.subscribe(scope, durable="kept")
+            await eventually(lambda: subjects(process.calls)[-1:] == ["c"])
+            assert subjects(process.calls) == ["a", "b", "c"]
+
+
 async def test_a_subscription_has_one_delivery_at_a_time_and_what_waits_comes_in_batches(
     bench: EventBench,
 ) -> None:

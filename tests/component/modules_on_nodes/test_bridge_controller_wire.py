@@ -283,3 +283,27 @@ async def test_what_no_module_declares_any_more_is_not_told_any_more(controller,
         await tell(controller, "again")
         await eventually(lambda: node.subjects()[-1:] == ["again"], state=node.subjects)
         assert node.subjects() == ["before", "again"]
+
+
+@pytest.mark.trap("T91")
+async def test_what_a_node_gets_again_is_redacted_and_narrowed_as_what_it_gets_at_once(
+    controller, identity, scratch
+):
+    """A node that was away asks for what it missed: also by a cursor from before all of it, and for types it may not have."""
+    await install_guard(controller, scratch)
+    ledger, start = controller.app.role.term.ledger, controller.app.role.term.hub.head
+    url = {"url": "https://bob:hunter2@files.example/server.jar"}
+    line = {"line": "login hunter2", "group": "lobby", "node": "other"}
+    await ledger.commit(
+        Draft(type=EventType.INSTANCE_COMMAND, subject="lobby-1", data=line),
+        Draft(type=EventType.CATALOG_UPDATED, subject="paper/1", data=url),
+        Draft(type=EventType.TOKEN_CREATED, subject="tok-1", data={"name": "hunter2"}),
+    )
+    await tell(controller, "a")
+    async with Node(identity, controller) as node:
+        place = EventCursor(epoch=start.epoch, sequence=start.sequence)
+        asked = ["CATALOG_UPDATED", "GROUP_CREATED", "INSTANCE_COMMAND", "TOKEN_CREATED", "NODE_ONLINE"]
+        await node.subscribe(*asked, after=place)
+        await eventually(lambda: node.subjects() == ["paper/1", "a"], state=node.subjects)
+        assert not [e for e in node.of("module_event") if b"hunter2" in e.payload_json]
+        assert "INSTANCE_COMMAND" in node.of("error_report")[0].error_message

@@ -222,3 +222,11 @@ def test_the_description_of_the_api_shows_the_class_of_each_field_of_an_answer()
     assert schemas["GroupShape"]["properties"]["name"]["x-class"] == "open"
     assert schemas["ArtifactSpec"]["properties"]["url"]["x-class"] == "sensitive"
     assert schemas["NewTokenShape"]["properties"]["token"]["x-class"] == "secret"
+
+
+def test_every_event_about_an_instance_says_whose_it_is_and_where() -> None:
+    """Else nobody with a scope gets it: scopes are asked by group and node."""
+    about = [type for type in EventType if type.startswith("INSTANCE_")]
+    assert [type for type in about if not {"group", "node"} <= set(EVENT_DATA[type])] == []
+    deployments = [type for type in EventType if type.startswith("DEPLOYMENT_")]
+    assert [type for type in deployments if "group" not in EVENT_DATA[type]] == []

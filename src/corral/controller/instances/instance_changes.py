@@ -383,5 +383,5 @@ def remove_instance(ws: Workspace, id: str) -> InstanceRecord:
             hint="stop or kill it first, and wait until it has ended",
         )
     ws.delete_instance(id)
-    ws.event(EventType.INSTANCE_REMOVED, id, group=record.group, state=record.state.value)
+    ws.event(EventType.INSTANCE_REMOVED, id, group=record.group, node=record.node, state=record.state.value)
     return record

@@ -134,7 +134,13 @@ def _ids(target: CommandTarget) -> dict[str, str | int]:
 
 def sent_event(target: CommandTarget, line: str, actor: Actor) -> Draft:
     """The event that a line was written to an instance's input."""
-    data = {"line": line, "by": actor.name, "incarnation": target.incarnation, "group": target.group}
+    data = {
+        "line": line,
+        "by": actor.name,
+        "incarnation": target.incarnation,
+        "group": target.group,
+        "node": target.node,
+    }
     return Draft(type=EventType.INSTANCE_COMMAND, subject=target.instance, data=data)
 
 

@@ -62,7 +62,7 @@ def _ended(record: InstanceRecord) -> dt.datetime:
 
 def _removal(stored: StoredRecord[InstanceRecord]) -> list[Step]:
     record = stored.record
-    data = {"group": record.group, "state": record.state.value}
+    data = {"group": record.group, "node": record.node, "state": record.state.value}
     return [
         INSTANCES.delete(record.id, expect=stored.revision),
         Draft(type=EventType.INSTANCE_REMOVED, subject=record.id, data=data),

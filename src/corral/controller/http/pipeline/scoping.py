@@ -83,11 +83,7 @@ def check_scope(
     if access.allows_everywhere(permission) or scoping in (Scoping.FILTERS, Scoping.NEUTRAL):
         return
     if scoping is Scoping.EVERYWHERE:
-        raise Rejected(
-            Code.FORBIDDEN,
-            f"'{permission}' is granted within a scope only, and this concerns the whole cluster",
-            hint="use a token without a scope",
-        )
+        raise only_in_scope(permission)
     noun, covers = _CHECKS[scoping]
     id = _subject(scoping, path)
     if not covers(access, permission, state, id):
@@ -148,6 +144,15 @@ def refuse_group_partly_outside(
 def _matters(record: InstanceRecord) -> bool:
     """Whether there is something on its node that a change could end: a process, or the directory of a world."""
     return live(record.state) or bool(record.home)
+
+
+def only_in_scope(permission: Permission) -> Rejected:
+    """The refusal of what needs a permission everywhere."""
+    return Rejected(
+        Code.FORBIDDEN,
+        f"'{permission}' is granted within a scope only, and this concerns the whole cluster",
+        hint="use a token without a scope",
+    )
 
 
 def not_there(noun: str, id: str) -> Rejected:

@@ -25,7 +25,7 @@ from corral.controller.http.messages.paging import (
 from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.pipeline.authentication import authorise
 from corral.controller.http.pipeline.route_table import Read, Route, Stream
-from corral.controller.http.pipeline.scoping import Scoping, event_filter
+from corral.controller.http.pipeline.scoping import Scoping, event_filter, only_in_scope
 from corral.controller.http.pipeline.sse_stream import Pump, Write
 from corral.controller.http.pipeline.tickets import Tickets
 from corral.domain.events import Cursor, Event, EventType
@@ -97,7 +97,9 @@ def event_selection(caller: Caller, types: str | None, subject: str | None) -> E
         if name not in known:
             raise unknown_choice("event type", name[:80], known, code=Code.UNKNOWN_EVENT_TYPE, field="types")
         if name in unseen:
-            authorise(caller, EVENT_PERMISSIONS[EventType(name)])
+            needed = EVENT_PERMISSIONS[EventType(name)]
+            authorise(caller, needed)
+            raise only_in_scope(needed)
     return msgspec.structs.replace(selection, types=frozenset(EventType(name) for name in types.split(",")))
 
 

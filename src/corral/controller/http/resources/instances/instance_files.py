@@ -168,7 +168,8 @@ async def save_instance(
     asked = call.body
     authorise(call.caller, Permission.INSTANCES_FILES)
     check_scope(Scoping.INSTANCE, call.caller.access, Permission.INSTANCES_FILES, state, call.path)
-    id = state.instances.require(call.path["id"]).record.id
+    instance = state.instances.require(call.path["id"]).record
+    id = instance.id
     template_name(asked.template)
     for number, path in enumerate(asked.paths):
         check_glob(path, field=f"paths/{number}")
@@ -189,7 +190,14 @@ async def save_instance(
         )
         number = change.record.current
         event = Draft(
-            type=EventType.INSTANCE_SAVED, subject=id, data={"template": asked.template, "version": number}
+            type=EventType.INSTANCE_SAVED,
+            subject=id,
+            data={
+                "template": asked.template,
+                "version": number,
+                "group": instance.group,
+                "node": instance.node,
+            },
         )
         return changed(state, "instances.save", change, event, instance=id, paths=list(asked.paths))
 

@@ -21,6 +21,7 @@ from corral.domain.access import Access
 from corral.domain.groups.artifacts import CatalogRecord
 from corral.domain.groups.group import Category, ConfigFormat
 from corral.domain.permissions import Permission
+from corral.domain.sensitive_fields import redacted
 from corral.domain.urls import shown_url
 from corral.errors import Code, Rejected
 from corral.store.port import BlobEngine
@@ -112,12 +113,14 @@ def _is_covered(access: Access, group: str) -> bool:
 
 async def list_entries(state: ClusterState, call: ApiCall[None, CatalogQuery]) -> Page[CatalogShape]:
     platform = call.query.platform
-    return page_of(
+    found = page_of(
         state.catalog,
         call.query,
         accepts=lambda record: platform in (None, record.platform),
         shape=lambda stored: _shape(state, call.caller.access, stored),
     )
+    # it belongs to no group: who sees what is sensitive within a scope does not see it here
+    return found if call.caller.access.allows_everywhere(Permission.INSTANCES_SENSITIVE) else redacted(found)
 
 
 async def get_entry(state: ClusterState, call: ApiCall[None, NoQuery]) -> CatalogShape:
