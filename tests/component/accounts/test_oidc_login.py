@@ -5,54 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
-import json
-import os
 import pathlib
-import subprocess
-import sys
 import urllib.parse
-from collections.abc import AsyncIterator
 
 import pytest
 
 from corral.controller.accounts.oidc_values import CallbackQuery
 from corral.domain.bindings import Binding, Scope
 from corral.errors import Code, CorralError
-from corral.testing.ports import free_addresses
-from corral.testing.waiting import eventually
 from tests.component.accounts.oidc_logins import KEY, cookie_in, log_in, login_with
+from tests.component.accounts.published_provider import published_provider
 from tests.component.accounts.scripted_provider import ScriptedProvider
 
 OPERATOR = (Binding(role="OPERATOR", scope=Scope(groups=("lobby-*",))),)
-
-
-@contextlib.asynccontextmanager
-async def published_provider(directory: pathlib.Path) -> AsyncIterator[str]:
-    """`oidc-provider-mock` as a process; its address."""
-    (address,) = free_addresses(1)
-    users = [
-        {"sub": "u-1", "preferred_username": "alice", "groups": ["ops", "admins"]},
-        {"sub": "u-2", "preferred_username": "bob", "groups": ["guests"]},
-    ]
-    claims = [part for user in users for part in ("--user-claims", json.dumps(user))]
-    program = [sys.executable, "-m", "oidc_provider_mock", "--port", address.rpartition(":")[2], *claims]
-    with (directory / "provider.log").open("wb") as log:
-        process = subprocess.Popen(program, stderr=log, stdout=log, env={**os.environ, "NO_COLOR": "1"})
-        try:
-            await eventually(lambda: asyncio.to_thread(answers, address))
-            yield f"http://{address}"
-        finally:
-            process.terminate()
-            await asyncio.to_thread(process.wait)
-
-
-def answers(address: str) -> bool:
-    try:
-        with contextlib.closing(http.client.HTTPConnection(address)) as connection:
-            connection.request("GET", "/.well-known/openid-configuration")
-            return connection.getresponse().status == 200
-    except OSError:
-        return False
 
 
 def agree(location: str, subject: str) -> CallbackQuery:
