@@ -95,6 +95,16 @@ async def test_a_code_is_of_one_use_and_of_the_page_that_began(rig: Rig, provide
     assert refused(await exchange(rig, "x" * 52)) == "LOGIN_FAILED"
 
 
+async def test_a_page_does_not_finish_a_login_that_was_begun_without_its_challenge(
+    rig: Rig, provider: ScriptedProvider
+) -> None:
+    """Somebody else's own login, planted by a link: the page would be logged in as that person."""
+    planted = fragment(await go_and_return(rig, provider, challenge=""))
+    assert refused(await exchange(rig, planted)) == "LOGIN_FAILED"
+    own = fragment(await go_and_return(rig, provider, challenge=""))
+    assert (await exchange(rig, own, page_secret=None)).is_success
+
+
 async def test_a_command_line_can_exchange_a_code(rig: Rig, provider: ScriptedProvider) -> None:
     answer = await exchange(rig, fragment(await go_and_return(rig, provider)), kind="COMMAND_LINE")
     async with rig.client(answer.json()["token"]) as line:

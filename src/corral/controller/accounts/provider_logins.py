@@ -91,6 +91,10 @@ class ProviderLogins:
 
 
 def _is_of_page(challenge: str, secret: str) -> bool:
+    """Whether the page that shows this secret began the login. A page that shows one has named its challenge: a login without
+    was begun elsewhere."""
+    if not challenge:
+        return not secret
     digest = hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
     found = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-    return not challenge or hmac.compare_digest(found, challenge)
+    return hmac.compare_digest(found, challenge)
