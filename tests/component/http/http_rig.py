@@ -48,6 +48,7 @@ from corral.controller.state.collections import INSTANCES, NODES
 from corral.controller.state.ledger import Actor, Ledger
 from corral.controller.templates.library import TemplateLibrary
 from corral.controller.term.cluster_init import found_cluster
+from corral.controller.term.process_context import site_for
 from corral.controller.workload.service import Workloads
 from corral.controller.workload.tokens import workload_key
 from corral.domain.events import Draft, EventType
@@ -385,6 +386,7 @@ async def http_rig(
         stack.push_async_callback(store.close)
         rig = Rig(store=FailingStore(store), data=data)
         await _lead(rig, stack, ring_events=ring_events, ring_bytes=ring_bytes, patience=patience)
+        provider = None if oidc is None else _oidc(rig, oidc)
         rig.setting = ProcessContext(
             clock=rig.clock,
             entropy=rig.entropy,
@@ -400,7 +402,8 @@ async def http_rig(
             upload_idle_seconds=upload_idle_seconds,
             allow_insecure_login=allow_insecure_login,
             passwords=Passwords(entropy=rig.entropy, cost=CHEAP),
-            oidc=None if oidc is None else _oidc(rig, oidc),
+            oidc=provider,
+            site=site_for(provider),
             cluster_key=lambda: ClusterKey.require(rig.data / "ca" / "cluster.key"),
         )
         stack.push_async_callback(rig.setting.passwords.close)

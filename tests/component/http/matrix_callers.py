@@ -63,6 +63,7 @@ async def build_world(rig: Rig) -> World:
         },
         module="routed",
         module_routes=MODULE_ROUTES,
+        asset=next(iter(rig.setting.site.assets)),
     )
 
 

@@ -25,6 +25,7 @@ from corral.controller.http.pipeline.route_table import (
     LoginRoute,
     Mutate,
     Once,
+    Page,
     Probe,
     ProxyRead,
     Read,
@@ -39,7 +40,7 @@ from corral.domain.permissions import Permission
 
 SAFE = ("GET", "HEAD")
 KINDS = (
-    Act, Asset, Build, Download, FormUpload, LoginRoute, Mutate, Once, Probe, ProxyRead, Read, Relay, Report, Socket, Stream,
+    Act, Asset, Build, Download, FormUpload, LoginRoute, Mutate, Once, Page, Probe, ProxyRead, Read, Relay, Report, Socket, Stream,
     Upload,
 )  # fmt: skip
 
@@ -103,6 +104,8 @@ class World:
     module: str
     module_routes: Mapping[str, tuple[tuple[str, Permission | None], ...]]
     """By method: paths below that module, and what it asks for; None: it has no such route."""
+    asset: str = ""
+    """The name of a file of the dashboard."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,6 +224,9 @@ def _targets(route: Route, world: World) -> Iterator[tuple[Named | None, str, Pe
     if isinstance(route, Relay):
         for rest, declared in world.module_routes[route.method]:
             yield None, route.path.replace("{id}", world.module).replace("{path}", rest), declared
+        return
+    if isinstance(route, Page):
+        yield None, route.path.replace("{name}", world.asset), None
         return
     noun = _subject_noun(route)
     if noun is None:

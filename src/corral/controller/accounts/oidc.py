@@ -84,6 +84,11 @@ class OidcLogin:
         return self._section.display_name or issuer_host(self._section.issuer)
 
     @property
+    def public_url(self) -> str:
+        """Where the provider sends people back to, and where their logins have to begin."""
+        return self._section.public_url
+
+    @property
     def cookie_name(self) -> str:
         return cookie_name(secure=self._secure)
 

@@ -23,6 +23,7 @@ from corral.controller.http.pipeline.route_table import (
     Download,
     FormUpload,
     Once,
+    Page,
     Probe,
     ProxyRead,
     Relay,
@@ -77,7 +78,9 @@ def with_description(routes: Sequence[Route]) -> tuple[Route, ...]:
     return tuple(table)
 
 
-def describe(routes: Sequence[Route]) -> OpenApiShape:
+def describe(table: Sequence[Route]) -> OpenApiShape:
+    """Without pages: they are no part of the API."""
+    routes = [route for route in table if not isinstance(route, Page)]
     types = {id(type): type for route in routes for type in _types(route)}
     schemas, components = msgspec.json.schema_components([*types.values(), ErrorShape], ref_template=_REF)
     by_type = dict(zip([*types, id(ErrorShape)], schemas, strict=True))

@@ -15,6 +15,7 @@ from corral.controller.http.resources import (
     logs,
     node_drains,
     nodes,
+    pages,
     probes,
     workload,
 )
@@ -64,6 +65,7 @@ from corral.controller.http.resources.why import why
 ROUTES: Final[tuple[Route, ...]] = with_description(
     (
         *probes.ROUTES,
+        *pages.ROUTES,
         *login.ROUTES,
         *own_account.ROUTES,
         *device_login.ROUTES,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from corral.controller.accounts.passwords import Passwords
+from corral.controller.dashboard.site_files import Site, open_site
 from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.pipeline.browser_checks import AllowedHosts, BrowserChecks
 from corral.pki.keys import ClusterKey
@@ -30,6 +31,7 @@ def process_context(
     clock: Clock,
     entropy: Entropy,
 ) -> ProcessContext:
+    oidc = _oidc(config, clock=clock, entropy=entropy)
     return ProcessContext(
         clock=clock,
         entropy=entropy,
@@ -42,12 +44,20 @@ def process_context(
         templates=config.templates,
         allow_insecure_login=config.http.allow_insecure_login,
         passwords=passwords,
-        oidc=_oidc(config, clock=clock, entropy=entropy),
+        oidc=oidc,
+        site=site_for(oidc),
         cluster_key=functools.partial(ClusterKey.require, config.cluster_key_path),
         scheme=config.http.scheme,
         leader=leader,
         instances_are_root=config.instances.development and os.geteuid() == 0,
     )
+
+
+def site_for(oidc: OidcLogin | None) -> Site:
+    """The site, whose login page names the provider if there is one. Blocking."""
+    if oidc is None:
+        return open_site()
+    return open_site(provider=oidc.display_name, provider_origin=oidc.public_url)
 
 
 def _oidc(config: ControllerConfig, *, clock: Clock, entropy: Entropy) -> OidcLogin | None:

@@ -35,6 +35,7 @@ from corral.controller.http.pipeline.read_servers import (
     AssetServer,
     DownloadServer,
     LoginServer,
+    PageServer,
     ProbeServer,
     ProxyReadServer,
     ReadServer,
@@ -52,6 +53,7 @@ from corral.controller.http.pipeline.route_table import (
     LoginRoute,
     Mutate,
     Once,
+    Page,
     Probe,
     ProxyRead,
     Read,
@@ -264,6 +266,8 @@ def server_of(route: Route, *, setting: ProcessContext, gate: CurrentTerm) -> Ro
     match route:
         case Probe():
             return ProbeServer(route, admission)
+        case Page():
+            return PageServer(route, admission)
         case Read():
             return ReadServer(route, admission)
         case ProxyRead():

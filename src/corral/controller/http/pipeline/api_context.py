@@ -21,6 +21,7 @@ from corral.controller.accounts.principals import ACCOUNT_EVENTS, Principals
 from corral.controller.accounts.user_sessions import PREFIX as SESSION_PREFIX
 from corral.controller.accounts.user_sessions import UserSessions
 from corral.controller.consoles.service import Consoles
+from corral.controller.dashboard.site_files import Site, open_site
 from corral.controller.distribution.instance_files import FileListing, FilePart
 from corral.controller.distribution.node_caches import CacheReport, SyncAnswer
 from corral.controller.events.hub import EventHub
@@ -95,6 +96,8 @@ class ProcessContext:
     """Whoever makes another one closes it."""
     oidc: OidcLogin | None = None
     """Logins with a provider of OpenID Connect, if one is configured."""
+    site: Site = field(default_factory=open_site)
+    """The files of the dashboard."""
     cluster_key: KeySource = _no_cluster_key
     """Opens the second factors of users."""
     instances_are_root: bool = False

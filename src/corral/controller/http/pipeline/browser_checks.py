@@ -111,6 +111,12 @@ class AllowedHosts:
             return None
         return place if place.host in self.names or self._is_own(place.host, request) else None
 
+    def text_of(self, request: HttpRequest) -> str:
+        """The `Host` of a request in the browser's own words: letters, digits and `_.-:[]`. MISDIRECTED_REQUEST unless it is
+        among them."""
+        self.require(request)
+        return request.header(b"host") or ""
+
     def _is_own(self, host: str, request: HttpRequest) -> bool:
         reached, _ = request.scope.get("server") or ("", 0)
         return self._own_addresses and canonical_host(str(reached)) == host

@@ -25,6 +25,7 @@ from corral.controller.http.pipeline.route_table import (
     Asset,
     Download,
     LoginRoute,
+    Page,
     Probe,
     ProxyRead,
     Read,
@@ -60,6 +61,17 @@ class ProbeServer:
         return (
             self._route.open_to_scrapers and not request.is_forwarded and is_within(request.address, networks)
         )
+
+
+class PageServer:
+    """Serves a `Page`."""
+
+    def __init__(self, route: Page, admission: RouteAdmission) -> None:
+        self._handler = route.handler
+        self._setting = admission.setting
+
+    async def answer(self, request: HttpRequest) -> ApiResponse:
+        return _unless_held(await self._handler(self._setting, request), request)
 
 
 class ReadServer:

@@ -3,6 +3,7 @@
 The kind of a route determines what it may do:
 
 - a `Probe` answers in any role, a `Read` only reads;
+- a `Page` is for the eyes of people, in any role, and no part of the API that is described;
 - a `Mutate` describes a change that the framework commits, a `Build` stores contents first and then
   describes the change that names them, an `Upload` does so with a body that is streamed to it;
 - an `Act` has an effect outside the store, a `FormUpload` does so with a form that is streamed to it; `Once` has one
@@ -26,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
 from corral.controller.http.messages.call import ApiCall, NoQuery, Query, TicketedQuery
+from corral.controller.http.messages.request import HttpRequest
 from corral.controller.http.messages.responses import ApiResponse
 from corral.controller.http.pipeline.api_context import CurrentTerm, ProcessContext
 from corral.controller.http.pipeline.scoping import Scoping, scoping_of
@@ -56,6 +58,7 @@ _PARAMETER: Final = re.compile(r"\{([a-z_]+)\}")
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 
 ProbeHandler = Callable[[ProcessContext, CurrentTerm], Awaitable[ApiResponse]]
+PageHandler = Callable[[ProcessContext, HttpRequest], Awaitable[ApiResponse]]
 Describe = Callable[[], Awaitable[Mutation]]
 """Describes a change for contents that are stored; called again when a concurrent change was committed first.
 Between its last read of the state and its return it awaits nothing: what it read is still true then.
@@ -195,6 +198,16 @@ class Probe(Route):
     open_to_scrapers: bool = False
     """Callers from the configured scrape networks need no token."""
     content_type: str = "application/json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page(Route):
+    """A page or a file of the dashboard, in every role and for everybody: it shows nothing of the cluster by itself. Its
+    query is left to the page; a caller that has the file gets a 304."""
+
+    handler: PageHandler
+    permission: Permission | Public | Itself = PUBLIC
+    browser: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
