@@ -27,7 +27,8 @@ _START_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 20.0
 _DAEMON: Final = {"CORRAL_INSTANCES_DEVELOPMENT": "true", "CORRAL_INSTANCES_CGROUPS": "none"}
 _CONTROLLER: Final = {
-    f"CORRAL_HTTP_LIMITS_{name}": "0" for name in ("REQUESTS_PER_SECOND", "STREAMS", "TICKETS", "UPLOADS")
+    f"CORRAL_HTTP_LIMITS_{name}": "0"
+    for name in ("REQUESTS_PER_SECOND", "LOGINS_PER_MINUTE", "STREAMS", "TICKETS", "UPLOADS")
 }
 """One token does everything in tests."""
 
@@ -45,6 +46,8 @@ class ServiceProcess:
     ) -> None:
         self._log = log
         self._lines: queue.Queue[str | None] = queue.Queue()
+        self.printed: Final[list[str]] = []
+        """The lines of its standard output so far."""
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 [python, "-m", "corral.cli", *arguments],
@@ -60,7 +63,8 @@ class ServiceProcess:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._lines.put(line.rstrip("\n"))
+            self.printed.append(line.rstrip("\n"))
+            self._lines.put(self.printed[-1])
         self._lines.put(None)
 
     @property
