@@ -56,16 +56,13 @@ function errorIn(text, status) {
   }
 }
 
-/** A call of somebody who is logged in. When the session is over, the login is shown; when another tab has begun a new one
-    meanwhile, the account. */
+/** A call of somebody who is logged in: when the session is over, the login is shown. */
 async function callAs(method, path, body) {
-  const csrf = localStorage.getItem(CSRF);
   try {
     return await call(method, path, body);
   } catch (error) {
     if (error.code !== "UNAUTHENTICATED") throw error;
-    if (localStorage.getItem(CSRF) === csrf) showLogin(error);
-    else await showWhatIs();
+    showLogin(error);
     throw new SessionOver();
   }
 }
