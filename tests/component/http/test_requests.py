@@ -218,9 +218,7 @@ async def test_an_empty_parameter_means_not_given(client: httpx.AsyncClient) -> 
     assert (await client.get("/api/v1/nodes?limit=&state=&cursor=&label=")).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "path", ["/api", "/api/v1/nodes/", "/api/v1/nope", "/api/v1/nodes/a%2Fb", "/%00"]
-)
+@pytest.mark.parametrize("path", ["/api", "/api/v1/nodes/", "/api/v1/nope", "/api/v1/nodes/a%2Fb", "/%00"])
 async def test_an_unknown_path_is_answered_in_the_error_shape(client: httpx.AsyncClient, path: str) -> None:
     await refused(await client.get(path), 404, "NOT_FOUND")
 
