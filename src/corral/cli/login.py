@@ -114,7 +114,7 @@ class Place:
     not be remembered is not begun."""
 
     def __init__(self, *, url: str, ca_file: str, name: str | None) -> None:
-        self._known = context_store.load(context_store.default_path(os.environ))
+        context_store.load(context_store.default_path(os.environ))
         self._ca_file = os.path.abspath(ca_file) if ca_file else ""  # noqa: PTH100
         self.url = Client(url=url, token=None).url
         self.name = name or self.url.split("://", 1)[1]
@@ -124,12 +124,14 @@ class Place:
 
     def remember(self, token: str) -> None:
         """With this token. A session that was remembered in this place before is ended: nobody has its token any more."""
-        former = self._known.known.get(self.name)
         made = context_store.Context(url=self.url, token=token.strip(), ca_file=self._ca_file)
-        self._known.known[self.name] = made
-        self._known.current = self.name
         try:
-            self._known.save()
+            # Again: another login may have written it while somebody typed.
+            known = context_store.load(context_store.default_path(os.environ))
+            former = known.known.get(self.name)
+            known.known[self.name] = made
+            known.current = self.name
+            known.save()
         except CommandFailure:
             if made.is_session:
                 with contextlib.suppress(CommandFailure):

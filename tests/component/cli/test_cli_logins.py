@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pathlib
 from collections.abc import AsyncIterator
@@ -133,6 +134,21 @@ async def test_another_login_in_the_same_place_ends_the_session_before(
     assert ada.token != first
     assert len((await api.call("GET", "/api/v1/sessions"))["items"]) == 1
     assert (await ada.run("whoami")).returncode == 0
+
+
+async def test_what_others_remembered_during_a_login_stays(
+    api: LocalController, tmp_path: pathlib.Path
+) -> None:
+    await make_user(api)
+    ada = Person(tmp_path / "ada")
+
+    def meanwhile(screen: str) -> str:
+        asyncio.run(ada.run("context", "add", "other", "http://other:1"))
+        return PASSWORD
+
+    code, seen = await ada.talk("login", api.url, "--user", "ada", answers=[("Password: ", meanwhile)])
+    assert code == 0, seen
+    assert "other" in (await ada.run("context", "list", "-o", "name")).stdout.split()
 
 
 async def test_a_session_that_cannot_be_remembered_is_not_left_behind(
