@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from people import Person
 from stand_in_controller import NODE, PROGRAM, StandIn
 from warm_commands import WarmCommands
 
@@ -39,6 +40,11 @@ def warm_commands(without_ours: dict[str, str]) -> Iterator[WarmCommands]:
     commands = WarmCommands(without_ours)
     yield commands
     commands.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm_people(warm_commands: WarmCommands) -> None:
+    Person.commands = warm_commands
 
 
 @pytest.fixture

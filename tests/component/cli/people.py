@@ -11,9 +11,10 @@ import select
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from stand_in_controller import PROGRAM
+from warm_commands import WarmCommands
 
 from corral.testing.cluster import LocalController
 
@@ -28,6 +29,9 @@ Done = subprocess.CompletedProcess[str]
 
 class Person:
     """Somebody with a command line; `env` is all that it has of Corral."""
+
+    commands: ClassVar[WarmCommands]
+    """Of this process; the tests' `conftest` sets it."""
 
     def __init__(self, home: pathlib.Path, **env: str) -> None:
         self.home = home
@@ -53,13 +57,7 @@ class Person:
     async def run(self, *arguments: str, input: str | None = None) -> Done:
         """Without a terminal, to the end."""
         return await asyncio.to_thread(
-            subprocess.run,
-            [*PROGRAM, *arguments],
-            env=self._env,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE,
-            **({"stdin": subprocess.DEVNULL} if input is None else {"input": input}),
+            self.commands.run, arguments, env=self._env, input=input, timeout=DEADLINE
         )
 
     async def json(self, *arguments: str) -> Any:
