@@ -41,6 +41,14 @@ def python_files(root: pathlib.Path, *rooms: str) -> set[str]:
     return {name for name in found if not name.startswith(GENERATED) and "/__pycache__/" not in name}
 
 
+def plant_empty(root: pathlib.Path, names: set[str]) -> None:
+    """Empty files of these names, in a tree without any."""
+    for folder in {(root / name).parent for name in names}:
+        folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (root / name).touch()
+
+
 def places_of_code(root: pathlib.Path) -> set[str]:
     """The folders at the top that hold Python files, without those that no commit holds."""
     ignored = {line.strip("/") for line in (root / ".gitignore").read_text().splitlines()}

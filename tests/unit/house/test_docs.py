@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import inspect
 import pathlib
@@ -93,6 +94,7 @@ def test_every_link_leads_somewhere(path: pathlib.Path, generator: ModuleType) -
     assert not broken
 
 
+@functools.cache
 def anchors(path: pathlib.Path, generator: ModuleType) -> set[str]:
     return {generator.anchor(heading) for heading in HEADING.findall(FENCE.sub("", path.read_text()))}
 

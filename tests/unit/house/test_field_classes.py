@@ -187,11 +187,17 @@ BOUND = {"request", "decision", "instance", "node", "module"}
 
 def log_calls() -> Iterator[tuple[str, ast.Call]]:
     for path in sorted(ROOMS.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                logger = ast.unparse(node.func.value).rpartition(".")[2]
-                if node.func.attr in METHODS and logger in ("_log", "log"):
-                    yield f"{path.relative_to(ROOMS).as_posix()}:{node.lineno}", node
+        source = path.read_text()
+        if re.search(r"\b_?log\s*\.", source) is None:
+            continue
+        for node in ast.walk(ast.parse(source)):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            if node.func.attr in METHODS and ast.unparse(node.func.value).rpartition(".")[2] in (
+                "_log",
+                "log",
+            ):
+                yield f"{path.relative_to(ROOMS).as_posix()}:{node.lineno}", node
 
 
 def test_every_field_of_a_log_record_has_a_class() -> None:

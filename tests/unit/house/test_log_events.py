@@ -14,6 +14,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 ROOMS = ROOT / "src" / "corral"
 LOGGERS = ("_log", "log")
 METHODS = ("debug", "info", "warning", "error", "exception", "critical")
+CALLED = re.compile(r"\b_?log\s*\.")
+"""Where one of the loggers may be called: other files need not be parsed."""
 EVENT = re.compile(r"[a-z_]+(\.[a-z_]+)*\.([a-z]+)")
 _WORDS = """
 started restarted stopped finished ended killed
@@ -29,6 +31,8 @@ VERBS = frozenset(_WORDS.split())
 
 def calls(source: str) -> Iterator[tuple[int, ast.expr | None]]:
     """Calls of a logger: line and first argument."""
+    if CALLED.search(source) is None:
+        return
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from seen_files import PACKAGE, ROOT, python_files
+from seen_files import PACKAGE, ROOT, plant_empty, python_files
 
 TOOL = ROOT / "tools" / "check_sizes.py"
 
@@ -26,11 +26,10 @@ def plant(root: pathlib.Path, name: str, text: str) -> str:
 
 
 @pytest.fixture
-def project(tmp_path: pathlib.Path) -> pathlib.Path:
+def project(scratch: pathlib.Path) -> pathlib.Path:
     """A copy of this one: every file of the package, empty."""
-    for name in python_files(ROOT, PACKAGE):
-        plant(tmp_path, name, "")
-    return tmp_path
+    plant_empty(scratch, python_files(ROOT, PACKAGE))
+    return scratch
 
 
 def function(lines: int) -> str:

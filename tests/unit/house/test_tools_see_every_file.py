@@ -28,6 +28,7 @@ from seen_files import (
     imported,
     linted,
     places_of_code,
+    plant_empty,
     python_files,
     run_tool,
     typed,
@@ -76,12 +77,11 @@ def collected(cases: list[Any]) -> Collected:
 
 
 @pytest.fixture
-def project(tmp_path: pathlib.Path) -> pathlib.Path:
+def project(scratch: pathlib.Path) -> pathlib.Path:
     """A copy of this one: its settings, and every file that mypy checks, empty."""
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    for name in python_files(ROOT, *TYPED):
-        plant(tmp_path, name, "")
-    return tmp_path
+    shutil.copy(ROOT / "pyproject.toml", scratch)
+    plant_empty(scratch, python_files(ROOT, *TYPED))
+    return scratch
 
 
 def plant(root: pathlib.Path, name: str, text: str) -> str:

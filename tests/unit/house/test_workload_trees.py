@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import functools
 import pathlib
 import tomllib
 from collections.abc import Iterator
@@ -92,11 +93,14 @@ class PathCall(NamedTuple):
     name: str
 
 
-def path_calls(source: str) -> Iterator[PathCall]:
+@functools.cache
+def path_calls(source: str) -> tuple[PathCall, ...]:
     """Calls that take a path, under whatever name their module is imported, and also where the function is only
     named to be called later (`to_thread(shutil.rmtree, tree)`, `go = tree.chmod`)."""
-    tree = ast.parse(source)
-    nodes = list(ast.walk(tree))
+    return tuple(_path_calls(list(ast.walk(ast.parse(source)))))
+
+
+def _path_calls(nodes: list[ast.AST]) -> Iterator[PathCall]:
     aliases = _aliases(nodes)
     calls = {id(node.func): node for node in nodes if isinstance(node, ast.Call)}
     written = {id(each) for node in nodes for each in _not_read(node)}
@@ -207,7 +211,7 @@ def test_no_path_leads_through_a_tree_that_a_workload_can_change() -> None:
     known = allowed()
     wrong: list[str] = []
     for file, path in files().items():
-        found = list(path_calls(path.read_text()))
+        found = path_calls(path.read_text())
         counted = collections.Counter(call.name for call in found)
         wrong += [
             f"{file}:{call.line}: {call.name} ({counted[call.name]} in all)"
@@ -288,7 +292,7 @@ def test_a_planted_path_is_found(planted: str, name: str) -> None:
     """In a copy of a file that has none, and is not in the list."""
     file = "daemon/config_files/no_follow.py"
     source = files()[file].read_text()
-    assert list(path_calls(source)) == []
+    assert path_calls(source) == ()
     assert file not in allowed()
     copied = f"{source}\n\nasync def planted(tree, other):\n    {planted}\n"
     assert [call.name for call in path_calls(copied)] == [name]
@@ -305,4 +309,4 @@ def test_a_planted_path_is_found(planted: str, name: str) -> None:
     ],
 )
 def test_what_goes_by_descriptor_is_no_path(harmless: str) -> None:
-    assert list(path_calls(harmless)) == []
+    assert path_calls(harmless) == ()
