@@ -111,7 +111,7 @@ ACCESSES = st.lists(
 ).map(lambda grants: Access(grants=tuple(grants)))
 
 
-@hypothesis.settings(max_examples=1000)
+@hypothesis.settings(max_examples=300)
 @hypothesis.given(mine=ACCESSES, theirs=ACCESSES, group=NAMES, node=NAMES)
 def test_narrowing_never_adds_and_what_does_not_exceed_is_covered(mine, theirs, group, node):
     both = mine.narrowed(theirs)

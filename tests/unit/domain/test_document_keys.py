@@ -22,7 +22,7 @@ from corral.domain.modules.document_values import (
     same,
 )
 
-QUIET = settings(max_examples=400, deadline=None, derandomize=True, database=None)
+MANY = settings(max_examples=120)
 
 TEXTS = st.one_of(
     st.text(max_size=6),
@@ -53,28 +53,28 @@ VALUES = st.one_of(
 )
 
 
-@QUIET
+@MANY
 @given(one=VALUES, other=VALUES)
 def test_keys_are_ordered_as_values_are(one: object, other: object) -> None:
     assert (key_of(one) < key_of(other)) == (order(one) < order(other))
     assert (key_of(one) == key_of(other)) == (order(one) == order(other))
 
 
-@QUIET
+@MANY
 @given(one=NUMBERS, other=NUMBERS)
 def test_keys_of_numbers_are_ordered_by_what_they_are_worth(one: float, other: float) -> None:
     assert (key_of(one) < key_of(other)) == (one < other)
     assert (key_of(one) == key_of(other)) == (one == other)
 
 
-@QUIET
+@MANY
 @given(one=VALUES, other=VALUES)
 def test_no_key_begins_another_one_so_they_can_be_joined(one: object, other: object) -> None:
     if not same(one, other):
         assert not key_of(other).startswith(key_of(one))
 
 
-@QUIET
+@MANY
 @given(one=st.tuples(VALUES, VALUES), other=st.tuples(VALUES, VALUES))
 def test_joined_keys_are_ordered_by_the_first_difference(one, other) -> None:
     keys = [key_of(a) + key_of(b) for a, b in (one, other)]
@@ -82,7 +82,7 @@ def test_joined_keys_are_ordered_by_the_first_difference(one, other) -> None:
     assert (keys[0] < keys[1]) == (orders[0] < orders[1])
 
 
-@QUIET
+@MANY
 @given(value=VALUES)
 def test_a_key_can_be_stored_and_is_bounded(value: object) -> None:
     key = entry_id(key_of(value), "x" * 200)
@@ -90,13 +90,13 @@ def test_a_key_can_be_stored_and_is_bounded(value: object) -> None:
     assert len(key.encode()) < 2000
 
 
-@QUIET
+@MANY
 @given(one=VALUES, other=VALUES)
 def test_cut_keys_are_equal_only_for_equal_values(one: object, other: object) -> None:
     assert (cut(key_of(one)) == cut(key_of(other))) == same(one, other)
 
 
-@QUIET
+@MANY
 @given(first=VALUES, second=VALUES, prefix=VALUES)
 def test_a_range_of_a_prefix_holds_every_entry_that_begins_so(first, second, prefix) -> None:
     found = range_of_prefix([prefix])
@@ -107,7 +107,7 @@ def test_a_range_of_a_prefix_holds_every_entry_that_begins_so(first, second, pre
         assert not inside
 
 
-@QUIET
+@MANY
 @given(
     value=VALUES, low=SCALARS, high=SCALARS, first=SCALARS, owner=st.sampled_from(["", "id", "\U0010ffff"])
 )

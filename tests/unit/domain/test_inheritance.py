@@ -23,7 +23,7 @@ from corral.domain.groups.inheritance import (
 )
 from corral.errors import Rejected
 
-QUIET = settings(max_examples=300, deadline=None, derandomize=True, database=None)
+MANY = settings(max_examples=120)
 BASE: dict[str, Any] = {
     "name": "base",
     "abstract": True,
@@ -149,7 +149,7 @@ def chained(parts: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     }
 
 
-@QUIET
+@MANY
 @given(parts=CHAINS)
 def test_a_chain_is_the_same_merged_at_once_or_step_by_step(parts: list[dict[str, Any]]) -> None:
     documents = chained(parts)
@@ -165,7 +165,7 @@ def test_a_chain_is_the_same_merged_at_once_or_step_by_step(parts: list[dict[str
         assert parse_group(brief_document(spec)) == spec, "what differs from the defaults is all of it"
 
 
-@QUIET
+@MANY
 @given(parts=CHAINS, order=st.randoms(use_true_random=False), changed=st.integers(0, MAX_CHAIN))
 def test_the_order_of_documents_does_not_matter(parts: list, order: Any, changed: int) -> None:
     documents = chained(parts)
@@ -177,7 +177,7 @@ def test_the_order_of_documents_does_not_matter(parts: list, order: Any, changed
     assert resolve_groups(start, shuffled)[0] == resolve_groups(start, documents)[0]
 
 
-@QUIET
+@MANY
 @given(parts=CHAINS, patch=DOCUMENTS)
 @example(parts=[{"env": {"A": "x", "B": "y"}}, {"env": None}], patch={"env": {"B": "z"}})
 def test_a_patched_child_has_what_the_patch_says_whatever_its_parents_have(parts: list, patch: dict) -> None:
@@ -189,7 +189,7 @@ def test_a_patched_child_has_what_the_patch_says_whatever_its_parents_have(parts
     assert parse_group(after) == parse_group(merged(before, patch))
 
 
-@QUIET
+@MANY
 @given(parts=CHAINS)
 def test_a_patch_that_repeats_what_a_group_has_writes_nothing(parts: list) -> None:
     documents = chained(parts)
@@ -198,7 +198,7 @@ def test_a_patch_that_repeats_what_a_group_has_writes_nothing(parts: list) -> No
     assert changing_part(read, spec) == {}
 
 
-@QUIET
+@MANY
 @given(parts=CHAINS, patch=DOCUMENTS)
 def test_what_a_patch_repeats_is_all_that_is_left_out_of_it(parts: list, patch: dict) -> None:
     documents = chained(parts)

@@ -242,7 +242,7 @@ CROWD = (
 )
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=70, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories)
 @example(after(*CRASHES, *OBEY, ("crash", 0, False), ("wait", 70), *OBEY))
 @example(after(*CRASHES, ("crash", 2, False), ("unpause", "g0")))

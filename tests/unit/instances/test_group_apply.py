@@ -58,7 +58,7 @@ def apply(world: World, given: list[GivenDocument], options: ApplyOptions) -> li
     return applied
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(data=st.data(), seed=st.integers(0, 1000))
 def test_the_second_apply_of_any_set_is_empty(data: st.DataObject, seed: int) -> None:
     """I19, after any earlier set, in any order of the documents."""

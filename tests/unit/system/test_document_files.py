@@ -130,13 +130,13 @@ def read(file: str, text: str) -> None:
         document_digest({"body": each.body})
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(st.one_of(st.text(), st.lists(st.sampled_from(YAML_PARTS), max_size=30).map("".join)))
 def test_any_yaml_has_documents_or_is_refused(text: str) -> None:
     read("a.yaml", text)
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(st.one_of(st.text(), st.lists(st.sampled_from(JSON_PARTS), max_size=30).map("".join)))
 def test_any_json_has_documents_or_is_refused(text: str) -> None:
     read("a.json", text)
