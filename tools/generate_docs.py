@@ -178,8 +178,9 @@ def permissions() -> str:
         for permission in Permission
     ]
     intro = """
-A token has one role; a role grants permissions; every route names the one it needs. What is not
-granted here is refused.
+A role grants permissions; every route names the one it needs. These are the fixed roles; others can be made of any of these
+permissions. A user has roles, everywhere or within a scope, and a token what its owner may and it says itself. What is not
+granted is refused.
 """
     heads = ["permission", *(role.value for role in roles), "what it allows"]
     return page("Permissions", "src/corral/domain/permissions.py", intro, table(heads, rows))

@@ -100,6 +100,8 @@ GRANTS: Final[Mapping[Role, frozenset[Permission]]] = {
 }
 """Deny by default: what is not listed here is refused."""
 
+OF_EVERY_TOKEN: Final = frozenset({Permission.SELF_READ})
+"""Whoever has a token may ask what it allows, however narrow it is."""
 OF_EVERY_SESSION: Final = frozenset({Permission.SELF_MANAGE, Permission.SELF_READ})
 """Whoever has logged in may look after his own account, whatever his roles are."""
 

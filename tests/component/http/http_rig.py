@@ -99,10 +99,14 @@ def tar_gz(files: Mapping[str, bytes | tarfile.TarInfo]) -> bytes:
 
 
 class ShiftedClock(SystemClock):
-    """The machine's clock, and a hand to move its wall time."""
+    """The machine's clock, and hands to move its wall time and the time that has passed."""
 
     def __init__(self) -> None:
         self.offset = dt.timedelta()
+        self.elapsed = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.elapsed
 
     def now(self) -> dt.datetime:
         return super().now() + self.offset

@@ -16,7 +16,7 @@ from test_instances import crash_of
 
 from corral.controller.state.collections import CRASHES
 from corral.domain.instance_states import InstanceState
-from corral.domain.permissions import GRANTS, Permission, Role
+from corral.domain.permissions import GRANTS, OF_EVERY_TOKEN, Permission, Role
 from corral.store.port import ABSENT
 
 PLACES = {"lobby": ("node-1", "node-2"), "arena": ("node-1", "node-2"), "lobby-own": ("node-3",)}
@@ -120,7 +120,7 @@ async def holders_of_tokens(rig: Rig) -> list[MatrixCaller]:
         MatrixCaller(
             name="narrowed by permission",
             headers=bearer(few),
-            granted=(Granted(permissions=frozenset(FEW)),),
+            granted=(Granted(permissions=frozenset(FEW) | OF_EVERY_TOKEN),),
         ),
         MatrixCaller(
             name="ADMIN from a foreign page",
@@ -176,7 +176,11 @@ async def users(rig: Rig) -> list[MatrixCaller]:
     return [
         MatrixCaller(name="token of a locked user", headers=locked),
         MatrixCaller(name="token of a removed user", headers=gone),
-        MatrixCaller(name="user without a role", headers=await _user(rig, "nobody", []), granted=()),
+        MatrixCaller(
+            name="user without a role",
+            headers=await _user(rig, "nobody", []),
+            granted=(Granted(permissions=OF_EVERY_TOKEN),),
+        ),
         MatrixCaller(
             name="VIEWER with a token of an ADMIN",
             headers=await _user(rig, "viewer", [{"role": "VIEWER"}]),
@@ -185,7 +189,7 @@ async def users(rig: Rig) -> list[MatrixCaller]:
         MatrixCaller(
             name="user of a custom role in a scope",
             headers=await _user(rig, "few", [{"role": "few", "scope": {"groups": ["arena"]}}]),
-            granted=(Granted(permissions=frozenset(FEW), groups=("arena",)),),
+            granted=(Granted(permissions=frozenset(FEW) | OF_EVERY_TOKEN, groups=("arena",)),),
         ),
         MatrixCaller(
             name="user with several bindings",

@@ -114,7 +114,7 @@ async def test_codes_expire_and_are_bounded(rig: Rig) -> None:
         await begin(rig)
     async with rig.client("") as line:
         assert refused(await line.post(DEVICE)) == "RATE_LIMITED"
-    rig.clock.offset = dt.timedelta(minutes=11)
+    rig.clock.elapsed = 11 * 60.0
     async with browser(rig) as ada:
         late = await ada.post(f"{DEVICE}/find", json={"user_code": begun["user_code"]})
         assert refused(late) == "NOT_FOUND"
@@ -126,5 +126,6 @@ async def test_a_command_line_is_told_to_ask_again(rig: Rig) -> None:
     logins = DeviceLogins(clock=rig.clock, entropy=rig.entropy)
     code, _ = logins.begin(address="127.0.0.1", agent="")
     with pytest.raises(CorralError) as pending:
-        await logins.approved(code, seconds=0.01)
+        async with logins.approved(code, seconds=0.01):
+            pass
     assert pending.value.code is Code.LOGIN_PENDING

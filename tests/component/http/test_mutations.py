@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import hashlib
 from typing import Any
 
 import httpx
@@ -11,7 +12,7 @@ import pytest
 from http_rig import Rig
 
 from corral.controller.http.pipeline.idempotency import LIFE, expired
-from corral.controller.state.collections import IDEMPOTENCY, NODES, TOKENS
+from corral.controller.state.collections import IDEMPOTENCY, NODES, TOKENS, USERS
 from corral.domain.permissions import Role
 from corral.store.port import Put
 from corral.testing.failing_store import StoreFault
@@ -46,7 +47,7 @@ async def test_change_event_audit_and_idempotency_record_are_one_commit(
 ) -> None:
     await client.post(PATH, json=BODY, headers=keyed("k-1"))
     commit = rig.commits[-1]
-    assert {change.collection for change in commit.changes} == {TOKENS.name, IDEMPOTENCY.name}
+    assert {change.collection for change in commit.changes} == {TOKENS.name, USERS.name, IDEMPOTENCY.name}
     assert [event.type.value for event in commit.events] == ["TOKEN_CREATED"]
     assert [entry.journal for entry in commit.entries] == ["audit"]
 
@@ -182,7 +183,7 @@ async def test_two_administrators_cannot_revoke_each_other_at_once(
         await eventually(lambda: rig.writer.pending == 2)
         rig.store.commits.let_go()
         answers = await asyncio.gather(*deletions)
-    assert sorted(answer.status_code for answer in answers) == [204, 409]
+    assert sorted(answer.status_code for answer in answers) == [204, 401], "the second one is nobody any more"
     assert len(rig.state.tokens) == 1
 
 
@@ -316,4 +317,19 @@ async def test_an_answer_at_rest_opens_only_with_the_callers_token_and_key(
         forged: Put = IDEMPOTENCY.put(target.id, stolen, expect=None)
         await rig.ledger.commit(forged)
         answer = await thief.post(PATH, json=BODY, headers=keyed("k-1"))
-    assert error(answer) == (500, "INTERNAL")
+    assert error(answer) == (409, "IDEMPOTENCY_KEY_REUSED")
+
+
+async def test_the_fingerprint_of_a_body_is_keyed(client: httpx.AsyncClient, rig: Rig) -> None:
+    """Whoever reads the store must not be able to try passwords at the speed of a plain digest."""
+    body = b'{"name":"ada","password":"mossy kettle under nine bridges","bindings":[]}'
+    made = await client.post(
+        "/api/v1/users",
+        content=body,
+        headers={**keyed("k-1"), "Content-Type": "application/json"},
+    )
+    assert made.status_code == 201, made.text
+    (stored,) = rig.state.idempotency
+    parts = (b"POST", b"/api/v1/users", b"", body)
+    plain = hashlib.sha256(b"".join(len(each).to_bytes(8, "big") + each for each in parts)).hexdigest()
+    assert stored.record.request_sha256 != plain

@@ -82,7 +82,7 @@ async def test_a_person_of_the_provider_gets_a_session_with_the_roles_of_its_gro
         ordered = await admin.post(f"/api/v1/users/{me['user']}/password", json={"password": "x" * 20})
         assert refused(ordered) == "CONFLICT"
         own = await person.post("/api/v1/auth/totp", json={"password": "x"})
-        assert refused(own) == "LOGIN_FAILED"
+        assert refused(own) == "CONFLICT"
 
 
 async def test_a_code_is_of_one_use_and_of_the_page_that_began(rig: Rig, provider: ScriptedProvider) -> None:

@@ -22,6 +22,8 @@ from browsers import (
 )
 from http_rig import Rig
 
+from corral.testing.waiting import eventually
+
 ME = "/api/v1/auth/me"
 TOTP = "/api/v1/auth/totp"
 STEP = 30
@@ -244,3 +246,22 @@ async def test_who_may_less_changes_no_credentials_of_who_may_more(rig: Rig) -> 
             answer = await clerk.request(method, path, json=body)
             assert refused(answer) == "FORBIDDEN", path
     assert (await log_in(rig, "boss")).is_success
+
+
+async def test_one_code_allows_one_change_however_many_ask_at_once(rig: Rig) -> None:
+    await make_user(rig)
+    async with browser(rig) as ada:
+        secret, codes = await enable(rig, ada)
+        rig.clock.offset = dt.timedelta(seconds=2 * STEP)
+        for shown in ({"totp": code_at(rig, secret)}, {"recovery_code": ""}):
+            shown = {"recovery_code": codes[0]} if "totp" not in shown else shown
+            body = {"password": PASSWORD, **shown}
+            rig.store.commits.hold()
+            asked = [
+                asyncio.create_task(ada.post("/api/v1/auth/recovery-codes", json=body)) for _ in range(3)
+            ]
+            await eventually(lambda: rig.writer.pending >= 2)
+            rig.store.commits.let_go()
+            answers = await asyncio.gather(*asked)
+            assert sorted(answer.status_code for answer in answers) == [200, 401, 401]
+            codes = next(answer.json()["codes"] for answer in answers if answer.is_success)

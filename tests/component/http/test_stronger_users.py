@@ -90,3 +90,33 @@ async def test_a_change_that_is_evaluated_again_asks_again_who_makes_it(rig: Rig
         answer = await late
         assert (answer.status_code, refused(answer)) == (401, "UNAUTHENTICATED")
     assert rig.state.users.require("target").record.bindings[0].role == "VIEWER"
+
+
+async def test_nobody_locks_himself_and_an_administrator_who_can_get_in_stays(rig: Rig) -> None:
+    await make_user(rig, "anna", role="ADMIN")
+    async with browser(rig, "anna") as anna, rig.client() as admin:
+        assert refused(await anna.post("/api/v1/users/anna/lock", json={"reason": "typo"})) == "CONFLICT"
+        own = await anna.post("/api/v1/users/anna/password", json={"password": "x" * 20})
+        assert refused(own) == "CONFLICT", "one's own needs the present one"
+        assert refused(await anna.delete("/api/v1/users/anna/totp")) == "CONFLICT"
+        first = (await admin.get("/api/v1/auth/me")).json()["token"]["id"]
+        made = await anna.post("/api/v1/tokens", json={"name": "mine", "role": "ADMIN"})
+        assert made.status_code == 201
+        assert (await anna.delete(f"/api/v1/tokens/{first}")).status_code == 204
+        gone = await anna.delete("/api/v1/users/anna")
+        assert refused(gone) == "CONFLICT", "admin has neither a password nor a token"
+
+
+async def test_a_role_is_not_removed_while_it_is_being_bound(rig: Rig) -> None:
+    async with rig.client() as admin, rig.client() as other:
+        role = {"name": "brief", "permissions": ["groups.read"]}
+        assert (await admin.post("/api/v1/roles", json=role)).status_code == 201
+        rig.store.commits.hold()
+        removal = asyncio.create_task(admin.delete("/api/v1/roles/brief"))
+        await eventually(lambda: rig.writer.pending >= 1)
+        body = {"name": "ada", "bindings": [{"role": "brief"}]}
+        binding = asyncio.create_task(other.post("/api/v1/users", json=body))
+        await eventually(lambda: rig.writer.pending >= 2)
+        rig.store.commits.let_go()
+        assert (await removal).status_code == 204
+        assert (await binding).status_code == 400

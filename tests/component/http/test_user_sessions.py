@@ -127,6 +127,18 @@ async def test_a_role_that_is_narrowed_ends_the_streams_of_sessions_and_not_the_
             assert (await ada.get("/api/v1/events")).status_code == 403
 
 
+async def test_a_role_that_grants_more_ends_the_sessions_of_those_who_have_it(rig: Rig) -> None:
+    async with rig.client() as admin:
+        assert (
+            await admin.post("/api/v1/roles", json={"name": "r", "permissions": ["groups.read"]})
+        ).is_success
+        await make_user(rig, role="r")
+        async with browser(rig) as ada:
+            more = {"permissions": ["groups.read", "nodes.read"]}
+            assert (await admin.patch("/api/v1/roles/r", json=more)).is_success
+            assert (await ada.get(ME)).status_code == 401
+
+
 async def test_a_ticket_of_a_session_opens_a_stream_and_is_void_with_the_session(rig: Rig) -> None:
     await make_user(rig)
     async with browser(rig) as ada, rig.client("") as page:

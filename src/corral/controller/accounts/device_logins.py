@@ -8,8 +8,10 @@ talked into approving a login that is not his own. In memory of the leader: afte
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
 import re
+from collections.abc import AsyncIterator
 from typing import Final
 
 from corral.controller.accounts.one_time_codes import OneTimeCodes
@@ -25,6 +27,8 @@ WAIT_SECONDS: Final = 25.0
 """How long a request of the command line waits for the approval; then it asks again."""
 _MOST: Final = 1000
 _MOST_PER_NETWORK: Final = 10
+_MOST_WAITERS: Final = 2
+"""Of one login: one, and another that took its place when its connection was lost."""
 _LETTERS: Final = "BCDFGHJKLMNPQRSTVWXZ"
 """Without vowels, so that no words come about, and without what looks alike."""
 _LENGTH: Final = 8
@@ -34,11 +38,17 @@ _TYPED: Final = re.compile(r"[^A-Z]")
 class DeviceLogin:
     """A login that waits for a person."""
 
-    def __init__(self, *, user_code: str, address: str, agent: str, begun_at: dt.datetime) -> None:
+    def __init__(
+        self, *, user_code: str, address: str, agent: str, begun_at: dt.datetime, deadline: float
+    ) -> None:
         self.user_code: Final = user_code
         self.address: Final = address
         self.agent: Final = agent
         self.begun_at: Final = begun_at
+        self.deadline: Final = deadline
+        """Of the monotonic clock."""
+        self.waiters = 0
+        self.turn: Final = asyncio.Lock()
         self.approver: UserSessionId | None = None
         """The session in which it was approved: with that one the approval ends."""
         self.decided: Final = asyncio.Event()
@@ -72,12 +82,14 @@ class DeviceLogins:
 
     def begin(self, *, address: str, agent: str) -> tuple[str, DeviceLogin]:
         """The code that the command line keeps, and the login. RATE_LIMITED."""
-        now = self._clock.now()
-        self._by_user_code = {
-            code: each for code, each in self._by_user_code.items() if each.expires_at > now
-        }
+        now = self._clock.monotonic()
+        self._by_user_code = {code: each for code, each in self._by_user_code.items() if each.deadline > now}
         waiting = DeviceLogin(
-            user_code=self._new_user_code(), address=address, agent=shown_agent(agent), begun_at=now
+            user_code=self._new_user_code(),
+            address=address,
+            agent=shown_agent(agent),
+            begun_at=self._clock.now(),
+            deadline=now + LIFE.total_seconds(),
         )
         device_code = self._by_device.issue(network_of(address), waiting)
         self._by_user_code[waiting.user_code] = waiting
@@ -86,7 +98,7 @@ class DeviceLogins:
     def find(self, user_code: str) -> DeviceLogin:
         """The login whose code a person typed; NOT_FOUND."""
         found = self._by_user_code.get(_plain(user_code))
-        if found is None or found.decided.is_set() or found.expires_at <= self._clock.now():
+        if found is None or found.decided.is_set() or found.deadline <= self._clock.monotonic():
             raise Rejected(
                 Code.NOT_FOUND,
                 "no login waits with this code",
@@ -103,11 +115,28 @@ class DeviceLogins:
         del self._by_user_code[found.user_code]
         return found
 
-    async def approved(self, device_code: str, *, seconds: float = WAIT_SECONDS) -> UserSessionId:
-        """The session in which somebody approved the login of this code, once. LOGIN_PENDING when nobody has yet, LOGIN_FAILED."""
+    @contextlib.asynccontextmanager
+    async def approved(
+        self, device_code: str, *, seconds: float = WAIT_SECONDS
+    ) -> AsyncIterator[UserSessionId]:
+        """The session in which somebody approved the login of this code. The code is used up when the context is left without
+        an error. LOGIN_PENDING when nobody has approved it yet, LOGIN_FAILED, RATE_LIMITED."""
         waiting = self._by_device.find(device_code)
         if waiting is None:
             raise void_device_code()
+        await self._decision(waiting, seconds)
+        async with waiting.turn:
+            if self._by_device.find(device_code) is None or waiting.approver is None:
+                raise void_device_code()
+            yield waiting.approver
+            self._by_device.redeem(device_code)
+
+    async def _decision(self, waiting: DeviceLogin, seconds: float) -> None:
+        if waiting.waiters >= _MOST_WAITERS:
+            raise Retryable(
+                Code.RATE_LIMITED, "this login is waited for already", hint="wait for it", retry_after=seconds
+            )
+        waiting.waiters += 1
         try:
             async with asyncio.timeout(seconds):
                 await waiting.decided.wait()
@@ -118,9 +147,14 @@ class DeviceLogins:
                 hint="ask again, until the code has expired",
                 retry_after=1.0,
             ) from None
-        if self._by_device.redeem(device_code) is None or waiting.approver is None:
-            raise void_device_code()
-        return waiting.approver
+        finally:
+            waiting.waiters -= 1
+
+    def close(self) -> None:
+        """The term ends: nobody waits any longer, and no code holds."""
+        for waiting in self.waiting:
+            waiting.decided.set()
+        self._by_user_code = {}
 
     def _new_user_code(self) -> str:
         while True:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import itertools
 from collections.abc import Callable, Hashable, Iterator
 from typing import Final, Generic, TypeVar
 
@@ -51,6 +52,9 @@ class FailureCounts(Generic[Key]):
         """By number of failures; in each, in the order of the last failure."""
         self._in_flight: collections.Counter[Key] = collections.Counter()
         """Bounded by those who check, not here."""
+
+    def __iter__(self) -> Iterator[Key]:
+        return itertools.chain.from_iterable(self._levels)
 
     def __len__(self) -> int:
         return sum(map(len, self._levels))

@@ -76,6 +76,8 @@ class FirstAdmin:
                     "a new one is printed when the controller is started while nobody has a password"
                 )
             user, steps = await self._user(valid_user_name(name), password)
+            if not self.is_missing():  # while the password was hashed
+                raise void_code("an administrator has a password now: log in by that")
             try:
                 made: dict[str, object] = {"administrator": True, "password_changed": True}
                 logged_in = await self._start.begin(

@@ -129,11 +129,10 @@ class Lockout:
         name = _name_key(user)
         self._accounts.clear(name)
         self._names.clear(name)
-        for source in self._known.get(name, ()):
-            self._pairs.clear((name, source))
-
-    def reset_address(self, address: str) -> None:
-        self._addresses.clear(counted_as(address))
+        now = self._clock.monotonic()
+        for pair in [each for each in self._pairs if each[0] == name]:
+            self._addresses.reduce(pair[1], self._pairs.count(pair, now))
+            self._pairs.clear(pair)
 
     def forget(self, user: str) -> None:
         """The account was deleted."""

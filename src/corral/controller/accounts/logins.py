@@ -20,6 +20,7 @@ from corral.controller.accounts.session_start import (
 from corral.controller.accounts.user_sessions import UserSessions
 from corral.controller.state.collections import USER_SESSIONS, USERS
 from corral.controller.state.ledger import Ledger
+from corral.domain.ids import UserSessionId
 from corral.store.store_errors import Conflict
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy
@@ -54,25 +55,28 @@ class Logins:
     async def by_device_code(self, code: str, origin: LoginOrigin) -> LoggedIn:
         """LOGIN_PENDING, LOGIN_FAILED, USER_LOCKED. The session is as old as the one in which it was approved: nobody
         prolongs his own beyond its end."""
-        approver = await self.devices.approved(code)
-        for _ in range(ATTEMPTS):
-            session = self._state.user_sessions.find(approver)
-            if session is None or self._sessions.is_over(session.record, self._clock.now()):
-                raise void_device_code()
-            stored = self._state.users.require(session.record.user)
-            user = stored.record
-            if user.locked is not None:
-                raise user_locked(user)
-            with contextlib.suppress(Conflict):
-                return await self.start.begin(
-                    user,
-                    session.record.authenticated_by,
-                    origin,
-                    USERS.put(user.name, user, expect=stored.revision),
-                    USER_SESSIONS.put(approver, session.record, expect=session.revision),
-                    since=session.record.created_at,
-                )
+        async with self.devices.approved(code) as approver:
+            for _ in range(ATTEMPTS):
+                with contextlib.suppress(Conflict):
+                    return await self._by_approval(approver, origin)
         raise busy()
+
+    async def _by_approval(self, approver: UserSessionId, origin: LoginOrigin) -> LoggedIn:
+        session = self._state.user_sessions.find(approver)
+        if session is None or self._sessions.is_over(session.record, self._clock.now()):
+            raise void_device_code()
+        stored = self._state.users.require(session.record.user)
+        user = stored.record
+        if user.locked is not None:
+            raise user_locked(user)
+        return await self.start.begin(
+            user,
+            session.record.authenticated_by,
+            origin,
+            USERS.put(user.name, user, expect=stored.revision),
+            USER_SESSIONS.put(approver, session.record, expect=session.revision),
+            since=session.record.created_at,
+        )
 
     def forget(self, user: str) -> None:
         """The user was removed."""

@@ -32,8 +32,6 @@ class OidcIdentity(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """For people to read; two persons may have the same."""
     groups: tuple[str, ...] = ()
-    claims_used: tuple[str, ...] = ()
-    """Names of the claims that name and groups are from."""
 
     @property
     def user_name(self) -> str:
@@ -70,14 +68,13 @@ def identity_of(
         raise _bad_subject()
     if not subject.isascii() or not subject.isprintable():
         raise _bad_subject()
-    name, named_by = _name(claims, name_claim, subject)
+    name = _name(claims, name_claim, subject)
     groups = _groups(claims, groups_claim)
     return OidcIdentity(
         issuer=issuer,
         subject=subject,
         name=name,
         groups=groups,
-        claims_used=tuple(dict.fromkeys(("sub", named_by, *([groups_claim] if groups else [])))),
     )
 
 
@@ -88,11 +85,11 @@ def _bad_subject() -> CorralError:
     )
 
 
-def _name(claims: Mapping[str, Any], claim: str, subject: str) -> tuple[str, str]:
+def _name(claims: Mapping[str, Any], claim: str, subject: str) -> str:
     found = _claim(claims, claim)
     if isinstance(found, str) and 0 < len(found.strip()) <= NAME_MAX and _is_plain(found):
-        return found.strip(), claim
-    return subject[:NAME_MAX].strip() or "?", "sub"
+        return found.strip()
+    return subject[:NAME_MAX].strip() or "?"
 
 
 def _is_plain(text: str) -> bool:

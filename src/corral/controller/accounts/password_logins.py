@@ -100,18 +100,33 @@ class PasswordLogins:
         raise busy()
 
     async def prove(self, name: UserName, password: str, address: str) -> StoredRecord[UserRecord]:
-        """The user, who has shown the password again, as an act on the own account needs. LOGIN_FAILED, LOGIN_DELAYED."""
+        """The user, who has shown the password again, as an act on the own account needs. LOGIN_FAILED, LOGIN_DELAYED;
+        CONFLICT for one who has none."""
+        user = self._state.users.require(name).record
+        if user.provider:
+            raise Rejected(
+                Code.CONFLICT,
+                f"user '{name}' logs in with {user.provider}, and has no password and no second factor here",
+                hint="change them there",
+            )
         async with self._attempt(name, password, address, proven=True) as (attempt, _):
             self.lockout.succeeded(attempt)
             return self._state.users.require(name)
 
-    async def prove_all(self, shown: PasswordLogin, address: str) -> dict[str, object]:
-        """Password and second factor, as a change of the factor needs; what of it is to be stored with that change, so that
-        no code is used twice. LOGIN_FAILED, LOGIN_DELAYED, SECOND_FACTOR_REQUIRED."""
+    async def prove_all(self, shown: PasswordLogin, address: str) -> None:
+        """Password and second factor, as a change of the factor needs. LOGIN_FAILED, LOGIN_DELAYED, SECOND_FACTOR_REQUIRED.
+        The change itself evaluates the factor again, by `factor_changes`: a code may have been used meanwhile."""
         async with self._attempt(shown.name, shown.password, address, proven=True) as (attempt, _):
-            factor = self._second_factor(self._state.users.require(shown.name).record, shown, attempt)
+            self._second_factor(self._state.users.require(shown.name).record, shown, attempt)
             self.lockout.succeeded(attempt)
-            return factor.changes
+
+    def factor_changes(self, user: UserRecord, shown: PasswordLogin) -> dict[str, object]:
+        """What of a second factor is to be stored with the change that it allows, so that it is not used again; LOGIN_FAILED
+        for one that this record does not accept."""
+        factor = self._accepted_factor(user, shown)
+        if factor is None:
+            raise login_refused(0)
+        return factor.changes
 
     @contextlib.asynccontextmanager
     async def _attempt(
@@ -150,25 +165,28 @@ class PasswordLogins:
         return login_refused(delay)
 
     def _second_factor(self, user: UserRecord, shown: PasswordLogin, attempt: LoginAttempt) -> _Factor:
-        if user.totp_sealed is None:
-            return _Factor(AuthenticatedBy.PASSWORD, {})
-        if shown.recovery_code:
-            left = without_used(user.recovery_sha256, shown.recovery_code)
-            if left is None:
-                raise self._failed(attempt, "the recovery code is wrong")
-            return _Factor(AuthenticatedBy.RECOVERY_CODE, {"recovery_sha256": left})
-        if not shown.totp:
+        if user.totp_sealed is not None and not shown.recovery_code and not shown.totp:
             raise Rejected(
                 Code.SECOND_FACTOR_REQUIRED,
                 "a code of the second factor is needed, too",
                 hint="send the login again with 'totp', or with 'recovery_code'",
                 field="totp",
             )
+        factor = self._accepted_factor(user, shown)
+        if factor is None:
+            raise self._failed(attempt, "the code of the second factor is wrong, or was used before")
+        return factor
+
+    def _accepted_factor(self, user: UserRecord, shown: PasswordLogin) -> _Factor | None:
+        """None: the code, or the recovery code, is wrong or used."""
+        if user.totp_sealed is None:
+            return _Factor(AuthenticatedBy.PASSWORD, {})
+        if shown.recovery_code:
+            left = without_used(user.recovery_sha256, shown.recovery_code)
+            return None if left is None else _Factor(AuthenticatedBy.RECOVERY_CODE, {"recovery_sha256": left})
         secret = unseal_totp(user.totp_sealed, user=user.name, key=self._key())
         step = accepted_step(secret, shown.totp, now=self._clock.now(), last_step=user.last_totp_step)
-        if step is None:
-            raise self._failed(attempt, "the code of the second factor is wrong, or was used before")
-        return _Factor(AuthenticatedBy.TOTP, {"last_totp_step": step})
+        return None if step is None else _Factor(AuthenticatedBy.TOTP, {"last_totp_step": step})
 
     async def _new_hash(self, shown: PasswordLogin, rehashed: str) -> str:
         """The hash of the password from now on; empty: the stored one stays."""

@@ -20,7 +20,7 @@ from corral.domain.accounts.records import SESSION_LIFE, SessionRecord, UserReco
 from corral.domain.bindings import Binding
 from corral.domain.events import EventType
 from corral.domain.ids import CallerId, UserName
-from corral.domain.permissions import GRANTS, OF_EVERY_SESSION, Permission, Role
+from corral.domain.permissions import GRANTS, OF_EVERY_SESSION, OF_EVERY_TOKEN, Permission, Role
 from corral.domain.records import ApiTokenRecord
 
 ACCOUNT_EVENTS: Final = frozenset(
@@ -77,10 +77,15 @@ def user_access(state: ClusterState, user: UserRecord) -> Access:
 
 def session_access(state: ClusterState, user: UserRecord) -> Access:
     """What a user may do in a session: what it may at all, and look after its own account."""
-    grants = user_access(state, user).grants or (Grant(permissions=frozenset()),)
+    return _with(user_access(state, user), OF_EVERY_SESSION)
+
+
+def _with(access: Access, permissions: frozenset[Permission]) -> Access:
+    """The access with these permissions in each grant, so that what holds in all of them still does."""
+    grants = access.grants or (Grant(permissions=frozenset()),)
     return Access(
         grants=tuple(
-            msgspec.structs.replace(each, permissions=each.permissions | OF_EVERY_SESSION) for each in grants
+            msgspec.structs.replace(each, permissions=each.permissions | permissions) for each in grants
         )
     )
 
@@ -123,7 +128,9 @@ class Principals:
             user=record.owner,
             name=f"token:{record.id}",
             label=record.name,
-            access=bound_access(self._state, owner.all_bindings).narrowed(token_limits(record)),
+            access=_with(
+                bound_access(self._state, owner.all_bindings).narrowed(token_limits(record)), OF_EVERY_TOKEN
+            ),
             expires_at=record.expires_at,
         )
 

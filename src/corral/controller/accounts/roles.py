@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from corral.controller.accounts.user_sessions import ending
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import ROLES
 from corral.controller.state.ledger import Step
-from corral.domain.accounts.records import RoleRecord
+from corral.domain.accounts.records import RoleRecord, UserRecord
 from corral.domain.events import Draft, EventType
 from corral.domain.permissions import Role
 from corral.errors import Code, Rejected, short_list
@@ -24,10 +25,17 @@ def creation(record: RoleRecord) -> tuple[Step, ...]:
 
 
 def update(state: ClusterState, name: str, **changes: object) -> tuple[RoleRecord, tuple[Step, ...]]:
+    """The record with these fields, and the steps that store it. Where it grants more than before, the sessions of those who
+    have it end: rights rise with a new session alone."""
     stored = state.roles.require(name)
     record = msgspec.structs.replace(stored.record, **changes)
+    steps: list[Step] = [ROLES.put_checked(record.name, record, expect=stored.revision)]
+    if not record.granted <= stored.record.granted:
+        having = {each.record.name for each in state.users if _has(each.record, name)}
+        sessions = (each for each in state.user_sessions if each.record.user in having)
+        steps += ending(sessions, reason=f"role '{name}' grants more now")
     return record, (
-        ROLES.put_checked(record.name, record, expect=stored.revision),
+        *steps,
         Draft(type=EventType.ROLE_UPDATED, subject=record.name, data=_data(record)),
     )
 
@@ -36,11 +44,7 @@ def removal(state: ClusterState, name: str) -> tuple[Step, ...]:
     """CONFLICT while users have the role: they would lose its permissions without anybody having said so."""
     refuse_fixed(name)
     stored = state.roles.require(name)
-    users = [
-        each.record.name
-        for each in state.users
-        if any(binding.role == name for binding in each.record.all_bindings)
-    ]
+    users = [each.record.name for each in state.users if _has(each.record, name)]
     if users:
         raise Rejected(
             Code.CONFLICT,
@@ -61,6 +65,10 @@ def refuse_fixed(name: str) -> None:
             f"role {name} is fixed",
             hint="make a role of your own: corral role create NAME --permission P",
         )
+
+
+def _has(user: UserRecord, role: str) -> bool:
+    return any(binding.role == role for binding in user.all_bindings)
 
 
 def _data(record: RoleRecord) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from corral.controller.accounts.user_sessions import Login, NewSession, UserSessions, new_session
 from corral.controller.state.ledger import Actor, Ledger, Step, audit
@@ -12,7 +12,7 @@ from corral.errors import Code, Rejected, Retryable
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy
 
-ATTEMPTS = 5
+ATTEMPTS: Final = 20
 """How often a login is evaluated again when its user was changed meanwhile."""
 
 

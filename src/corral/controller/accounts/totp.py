@@ -28,6 +28,8 @@ _SLACK: Final = 1
 _CODE: Final = re.compile(r"[0-9]{6}")
 _GAPS: Final = re.compile(r"[ \u00a0-]")
 _LONGEST: Final = 16
+SETUP_LIFE: Final = dt.timedelta(minutes=10)
+_TIME_BYTES: Final = 8
 
 
 def new_totp_secret(entropy: Entropy) -> bytes:
@@ -45,17 +47,22 @@ def unseal_totp(sealed: str, *, user: UserName, key: ClusterKey) -> bytes:
     return key.unseal(sealed, purpose=_purpose(user), subject=f"the second factor of user '{user}'")
 
 
-def seal_setup(secret: bytes, *, session: UserSessionId, key: ClusterKey, entropy: Entropy) -> str:
-    """A secret that is not confirmed yet, for the session that asked for it to send back: nothing is kept here."""
-    return key.seal(secret, purpose=_setup_purpose(session), entropy=entropy)
+def seal_setup(
+    secret: bytes, *, session: UserSessionId, now: dt.datetime, key: ClusterKey, entropy: Entropy
+) -> str:
+    """A secret that is not confirmed yet, for the session that asked for it to send back soon: nothing is kept here."""
+    until = int((now + SETUP_LIFE).timestamp()).to_bytes(_TIME_BYTES)
+    return key.seal(until + secret, purpose=_setup_purpose(session), entropy=entropy)
 
 
-def unseal_setup(sealed: str, *, session: UserSessionId, key: ClusterKey) -> bytes | None:
-    """None: it is not one of this session."""
+def unseal_setup(sealed: str, *, session: UserSessionId, now: dt.datetime, key: ClusterKey) -> bytes | None:
+    """None: it is not one of this session, or too old."""
     try:
-        return key.unseal(sealed, purpose=_setup_purpose(session))
+        opened = key.unseal(sealed, purpose=_setup_purpose(session))
     except Rejected:
         return None
+    until, secret = int.from_bytes(opened[:_TIME_BYTES]), opened[_TIME_BYTES:]
+    return secret if now.timestamp() < until else None
 
 
 def _setup_purpose(session: UserSessionId) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from corral.controller.accounts.user_sessions import ending
 from corral.controller.state.api_tokens import FIRST_USER
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
-from corral.controller.state.collections import TOKENS, USERS
+from corral.controller.state.collections import ROLES, TOKENS, USERS
 from corral.controller.state.ledger import Step
 from corral.domain.accounts.records import UserLock, UserRecord
 from corral.domain.bindings import MOST_BINDINGS, Binding
@@ -117,14 +117,20 @@ def removal(state: ClusterState, name: str) -> tuple[Step, ...]:
     )
 
 
-def check_bindings(state: ClusterState, bindings: tuple[Binding, ...]) -> None:
-    """INVALID_FIELD for a role that does not exist."""
+def check_bindings(state: ClusterState, bindings: tuple[Binding, ...]) -> tuple[Step, ...]:
+    """INVALID_FIELD for a role that does not exist. The steps write custom roles unchanged: one that is removed at the same
+    moment is not bound, and none that is bound is removed."""
+    custom: dict[str, Step] = {}
     for number, each in enumerate(bindings):
         if each.role not in Role.__members__ and state.roles.find(each.role) is None:
             known = (*Role.__members__, *(stored.record.name for stored in state.roles))
             raise unknown_choice(
                 "role", each.role, known, code=Code.INVALID_FIELD, field=f"bindings[{number}].role"
             )
+        stored = state.roles.find(each.role)
+        if stored is not None:
+            custom[each.role] = ROLES.put(each.role, stored.record, expect=stored.revision)
+    return tuple(custom.values())
 
 
 def audited(record: UserRecord) -> dict[str, object]:
@@ -132,15 +138,15 @@ def audited(record: UserRecord) -> dict[str, object]:
     return {
         "display_name": record.display_name,
         "bindings": msgspec.to_builtins(record.bindings),
-        "locked": record.locked is not None,
+        "locked": record.locked.reason if record.locked is not None else False,
         "has_password": bool(record.password_hash),
         "has_totp": record.totp_sealed is not None,
     }
 
 
 def is_admin(record: UserRecord) -> bool:
-    """Whether a user may do everything, everywhere, now."""
-    return _has_everything(record) and record.locked is None
+    """Whether a user may do everything, everywhere, now, and without a provider, which may be gone tomorrow."""
+    return _has_everything(record) and record.locked is None and not record.provider
 
 
 def _has_everything(record: UserRecord) -> bool:
@@ -159,14 +165,17 @@ def _keep_an_admin(state: ClusterState, before: UserRecord, after: UserRecord | 
     if witness is None:
         raise Rejected(
             Code.CONFLICT,
-            f"'{before.name}' is the last administrator",
-            hint="give another user the role ADMIN without a scope first",
+            f"'{before.name}' is the last administrator who can get in",
+            hint="give another user the role ADMIN without a scope, and a password or a token, first",
         )
     return [USERS.put(witness.record.name, witness.record, expect=witness.revision)]
 
 
 def _other_admin(state: ClusterState, name: str) -> StoredRecord[UserRecord] | None:
-    return next((each for each in state.users if each.record.name != name and is_admin(each.record)), None)
+    """One who can get in: by a password, or by a token."""
+    owners = {each.record.owner for each in state.tokens}
+    others = (each for each in state.users if each.record.name != name and is_admin(each.record))
+    return next((each for each in others if each.record.password_hash or each.record.name in owners), None)
 
 
 def _end_sessions(state: ClusterState, name: str, *, reason: str) -> tuple[Step, ...]:

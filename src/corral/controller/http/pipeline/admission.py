@@ -154,7 +154,7 @@ class RouteAdmission:
     ) -> AdmittedRequest:
         raw = await self.read_body(request)
         body = await self.decode_body(raw)
-        if raw:
+        if request.method not in ("GET", "HEAD"):  # also without a body: its end may have taken a while
             caller = self._as_of_now(leading, caller, request)
         return AdmittedRequest(
             leading=leading, call=self._call(caller, request, body, now, raw), request=request, raw=raw

@@ -346,6 +346,7 @@ class TermContext:
         for pool in (self.streams, self.uploads, self.large_bodies):
             pool.close_all("this controller no longer leads")
         self.consoles.close()
+        self.logins.devices.close()
         await self.hub.close()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import hashlib
+import hmac
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -116,10 +117,12 @@ def guard_of(
     if not caller.credential:
         raise Bug("a keyed request needs the caller's credential to seal its answer")
     derivation = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"corral idempotency\0" + key.encode())
+    sealing_key = derivation.derive(caller.credential.encode())
     return Guard(
         id=_digest(caller.id.encode(), key.encode()),
-        fingerprint=_digest(method.encode(), path.encode(), query, body),
-        sealing_key=derivation.derive(caller.credential.encode()),
+        # Keyed: a plain digest of a body with a password could be guessed at, by whoever reads the store.
+        fingerprint=_digest(method.encode(), path.encode(), query, body, key=sealing_key),
+        sealing_key=sealing_key,
     )
 
 
@@ -150,9 +153,10 @@ def _is_over(record: IdempotencyRecord, now: dt.datetime) -> bool:
     return record.created_at + LIFE <= now
 
 
-def _digest(*parts: bytes) -> str:
-    """A digest in which the borders of the parts count."""
-    return hashlib.sha256(b"".join(_framed(parts))).hexdigest()
+def _digest(*parts: bytes, key: bytes = b"") -> str:
+    """A digest in which the borders of the parts count; with a key, of who knows that key alone."""
+    framed = b"".join(_framed(parts))
+    return hmac.digest(key, framed, "sha256").hex() if key else hashlib.sha256(framed).hexdigest()
 
 
 def _framed(parts: Iterable[bytes]) -> Iterable[bytes]:

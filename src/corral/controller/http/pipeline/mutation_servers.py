@@ -136,6 +136,7 @@ async def announce(route: Act | FormUpload, admitted: AdmittedRequest, attempt: 
     call = admitted.call
     if not getattr(call.query, "dry_run", False):
         await attempt.announce(action=route.action, subject=route.subject(call), id=call.request)
+        admitted.refuse_changed_rights()  # the store may have taken a while
 
 
 class TermEndServer:

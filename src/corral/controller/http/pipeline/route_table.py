@@ -387,8 +387,3 @@ def check_table(routes: Sequence[Route]) -> None:
         if key in seen:
             raise ValueError(f"{route.name} is in the table twice")
         seen.add(key)
-
-
-def public_routes(routes: Sequence[Route]) -> set[str]:
-    """The routes that answer a caller without credentials in a header."""
-    return {route.name for route in routes if route.permission is PUBLIC or route.ticketed}

@@ -118,7 +118,9 @@ async def begin_totp(
     return TotpSetupShape(
         secret=secret_text(secret),
         uri=provisioning_uri(secret, user=stored.record.name, cluster=f"Corral {state.identity.id}"),
-        setup=seal_setup(secret, session=session, key=setting.cluster_key(), entropy=setting.entropy),
+        setup=seal_setup(
+            secret, session=session, now=call.now, key=setting.cluster_key(), entropy=setting.entropy
+        ),
     )
 
 
@@ -126,11 +128,11 @@ async def confirm_totp(
     state: ClusterState, setting: ProcessContext, call: ApiCall[TotpConfirmation, NoQuery]
 ) -> Describe:
     session, key = session_of(call), setting.cluster_key()
-    secret = unseal_setup(call.body.setup, session=session, key=key)
+    secret = unseal_setup(call.body.setup, session=session, now=call.now, key=key)
     if secret is None:
         raise Rejected(
             Code.INVALID_FIELD,
-            "this is not a second factor that this session has begun to set up",
+            "this is not a second factor that this session has begun to set up in the last ten minutes",
             hint="begin again: POST /api/v1/auth/totp",
             field="setup",
         )
@@ -162,11 +164,14 @@ async def confirm_totp(
 
 
 async def remove_totp(state: ClusterState, logins: Logins, call: ApiCall[AllFactors, NoQuery]) -> Describe:
-    await _prove_all(state, logins, call)
+    shown = await _prove_all(state, logins, call)
 
     async def describe() -> Mutation:
         stored = state.users.require(call.caller.user)
-        changed = msgspec.structs.replace(stored.record, totp_sealed=None, recovery_sha256=())
+        _require_second(stored.record)
+        used = logins.password.factor_changes(stored.record, shown)
+        fields = {**used, "totp_sealed": None, "recovery_sha256": ()}
+        changed = msgspec.structs.replace(stored.record, **fields)
         return Mutation(
             action="auth.totp.disable",
             subject=changed.name,
@@ -180,12 +185,13 @@ async def remove_totp(state: ClusterState, logins: Logins, call: ApiCall[AllFact
 async def renew_recovery_codes(
     state: ClusterState, setting: ProcessContext, logins: Logins, call: ApiCall[AllFactors, NoQuery]
 ) -> Describe:
-    used = await _prove_all(state, logins, call)
+    shown = await _prove_all(state, logins, call)
     codes = new_recovery_codes(setting.entropy)
 
     async def describe() -> Mutation:
         stored = state.users.require(call.caller.user)
         _require_second(stored.record)
+        used = logins.password.factor_changes(stored.record, shown)
         fields = {**used, "recovery_sha256": codes.digests}
         changed = msgspec.structs.replace(stored.record, **fields)
         return Mutation(
@@ -200,7 +206,7 @@ async def renew_recovery_codes(
 
 async def _prove_all(
     state: ClusterState, logins: Logins, call: ApiCall[AllFactors, NoQuery]
-) -> dict[str, object]:
+) -> PasswordLogin:
     """Password and second factor, which are needed to change the second factor. CONFLICT where there is none."""
     session_of(call)
     _require_second(state.users.require(call.caller.user).record)
@@ -210,7 +216,8 @@ async def _prove_all(
         totp=call.body.totp or "",
         recovery_code=call.body.recovery_code or "",
     )
-    return await logins.password.prove_all(shown, call.caller.actor.address)
+    await logins.password.prove_all(shown, call.caller.actor.address)
+    return shown
 
 
 def _require_second(user: UserRecord) -> None:

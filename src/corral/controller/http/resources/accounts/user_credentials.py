@@ -36,6 +36,7 @@ async def set_password(
     """All sessions of the user end: whoever asks for a new password may have lost the old one to somebody."""
     user = state.users.require(call.path["name"]).record
     refuse_stronger(state, call.caller, user)
+    _refuse_own(call, "POST /api/v1/auth/password, or 'corral user password'")
     if user.provider:
         raise Rejected(
             Code.CONFLICT,
@@ -62,6 +63,7 @@ def remove_totp(state: ClusterState, logins: Logins, call: ApiCall[None, NoQuery
     """For a user who has lost it."""
     before = state.users.require(call.path["name"]).record
     refuse_stronger(state, call.caller, before)
+    _refuse_own(call, "POST /api/v1/auth/totp/remove, or 'corral user totp remove'")
     if before.totp_sealed is None:
         raise Rejected(Code.CONFLICT, f"user '{before.name}' has no second factor")
     record, steps = changes.update(state, before.name, totp_sealed=None, recovery_sha256=())
@@ -78,6 +80,16 @@ async def reset_delay(state: ClusterState, logins: Logins, call: ApiCall[None, N
         steps=(),
         body=user_shape(state, logins, user),
     )
+
+
+def _refuse_own(call: ApiCall[Any, Any], instead: str) -> None:
+    """CONFLICT in a session of the user itself: a browser that somebody left open is not enough."""
+    if call.caller.session is not None and call.path["name"] == call.caller.user:
+        raise Rejected(
+            Code.CONFLICT,
+            "the own account is changed with the password and the second factor that it has",
+            hint=f"use {instead}",
+        )
 
 
 def _named(call: ApiCall[Any, Any]) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import datetime as dt
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple, Self
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -18,7 +19,7 @@ from corral.controller.http.messages.paging import Page, PageQuery, everything, 
 from corral.controller.http.pipeline.route_table import Build, Describe, Mutate, Read, Route
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.collections import USER_SESSIONS
-from corral.controller.state.ledger import Mutation
+from corral.controller.state.ledger import Mutation, Step
 from corral.domain.access import Access
 from corral.domain.accounts.records import UserRecord, valid_display_name, valid_user_name
 from corral.domain.bindings import Binding, Bindings
@@ -80,7 +81,24 @@ class UserLocking(RequestBody, frozen=True, kw_only=True):
     reason: GivenText
 
 
-def user_shape(state: ClusterState, logins: Logins, stored: StoredRecord[UserRecord]) -> UserShape:
+class Owned(NamedTuple):
+    """How many sessions and tokens users have, by name: counted once for a whole page."""
+
+    sessions: collections.Counter[str]
+    tokens: collections.Counter[str]
+
+    @classmethod
+    def of(cls, state: ClusterState) -> Self:
+        return cls(
+            collections.Counter(each.record.user for each in state.user_sessions),
+            collections.Counter(each.record.owner for each in state.tokens),
+        )
+
+
+def user_shape(
+    state: ClusterState, logins: Logins, stored: StoredRecord[UserRecord], owned: Owned | None = None
+) -> UserShape:
+    owned = owned or Owned.of(state)
     record = stored.record
     locked = record.locked
     return UserShape(
@@ -95,8 +113,8 @@ def user_shape(state: ClusterState, logins: Logins, stored: StoredRecord[UserRec
         must_change_password=record.must_change_password,
         has_totp=record.totp_sealed is not None,
         login_delayed_seconds=math.ceil(logins.password.lockout.seconds_left(record.name)),
-        sessions=sum(each.record.user == record.name for each in state.user_sessions),
-        tokens=sum(each.record.owner == record.name for each in state.tokens),
+        sessions=owned.sessions[record.name],
+        tokens=owned.tokens[record.name],
         created_at=record.created_at,
         created_by=record.created_by,
         revision=stored.revision,
@@ -104,8 +122,12 @@ def user_shape(state: ClusterState, logins: Logins, stored: StoredRecord[UserRec
 
 
 async def list_users(state: ClusterState, logins: Logins, call: ApiCall[None, PageQuery]) -> Page[UserShape]:
+    owned = Owned.of(state)
     return page_of(
-        state.users, call.query, accepts=everything, shape=lambda stored: user_shape(state, logins, stored)
+        state.users,
+        call.query,
+        accepts=everything,
+        shape=lambda stored: user_shape(state, logins, stored, owned),
     )
 
 
@@ -131,8 +153,9 @@ async def create_user(state: ClusterState, logins: Logins, call: ApiCall[NewUser
 
     async def describe() -> Mutation:
         _new_name(state, asked.name)
-        _check_grant(state, call.caller, asked.bindings)
-        return stored_user(state, logins, "users.create", None, record, changes.creation(record), status=201)
+        roles = _check_grant(state, call.caller, asked.bindings)
+        steps = (*changes.creation(record), *roles)
+        return stored_user(state, logins, "users.create", None, record, steps, status=201)
 
     return describe
 
@@ -150,16 +173,17 @@ def update_user(state: ClusterState, logins: Logins, call: ApiCall[UserEdit, NoQ
     asked, name = call.body, call.path["name"]
     before = state.users.require(name).record
     given: dict[str, Any] = {}
+    roles: tuple[Step, ...] = ()
     if name != call.caller.user:
         refuse_stronger(state, call.caller, before)
     if asked.display_name is not UNSET:
         given["display_name"] = valid_display_name(asked.display_name)
     if asked.bindings is not UNSET:
         refuse_stronger(state, call.caller, before)
-        _check_grant(state, call.caller, asked.bindings)
+        roles = _check_grant(state, call.caller, asked.bindings)
         given["bindings"] = asked.bindings
     record, steps = changes.update(state, name, **given)
-    return stored_user(state, logins, "users.update", before, record, steps)
+    return stored_user(state, logins, "users.update", before, record, (*steps, *roles))
 
 
 def delete_user(state: ClusterState, call: ApiCall[None, NoQuery]) -> Mutation:
@@ -183,6 +207,12 @@ def forget_user(logins: Logins, call: ApiCall[None, NoQuery]) -> None:
 def lock_user(state: ClusterState, logins: Logins, call: ApiCall[UserLocking, NoQuery]) -> Mutation:
     before = state.users.require(call.path["name"]).record
     refuse_stronger(state, call.caller, before)
+    if before.name == call.caller.user:
+        raise Rejected(
+            Code.CONFLICT,
+            "nobody locks himself: who could unlock it?",
+            hint="have another administrator do it",
+        )
     record, steps = changes.lock(
         state, before.name, by=call.caller.actor.name, reason=call.body.reason, now=call.now
     )
@@ -196,10 +226,12 @@ def unlock_user(state: ClusterState, logins: Logins, call: ApiCall[None, NoQuery
     return stored_user(state, logins, "users.unlock", before, record, steps)
 
 
-def _check_grant(state: ClusterState, caller: Caller, bindings: tuple[Binding, ...]) -> None:
-    """INVALID_FIELD for a role that is not there; FORBIDDEN for rights that the caller does not have itself."""
-    changes.check_bindings(state, bindings)
+def _check_grant(state: ClusterState, caller: Caller, bindings: tuple[Binding, ...]) -> tuple[Step, ...]:
+    """INVALID_FIELD for a role that is not there; FORBIDDEN for rights that the caller does not have itself. Steps that go with
+    the change: see `check_bindings`."""
+    steps = changes.check_bindings(state, bindings)
     refuse_more(bound_access(state, bindings), caller, field="bindings")
+    return steps
 
 
 def refuse_more(asked: Access, caller: Caller, *, field: str) -> None:
