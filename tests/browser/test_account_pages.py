@@ -243,7 +243,7 @@ def test_the_login_of_a_command_line_is_approved_or_refused(person: Watched, sit
         ).json()
         field(page, "Code that the command line shows").fill(begun["user_code"].lower())
         page.keyboard.press("Enter")
-        expect(page.get_by_text("corral/1, from 127.0.0.1, begun")).to_be_visible()
+        expect(page.get_by_text("corral/1, from 127.0.0.1, begun")).to_be_focused()
         page.get_by_role("button", name=button).click()
         expect(page.get_by_text(outcome)).to_be_visible()
         body = {"device_code": begun["device_code"], "kind": "COMMAND_LINE"}

@@ -205,9 +205,10 @@ function show(id, title) {
   document.title = `${title} · Corral`;
 }
 
-function land(heading) {
-  heading.tabIndex = -1;
-  heading.focus();
+/** Go on at a text, where there is no field to go on at. */
+function land(text) {
+  text.tabIndex = -1;
+  text.focus();
 }
 
 function note(error) {
@@ -303,7 +304,7 @@ function showWaiting(login) {
   putTime(find("time", form), login.begun_at);
   find("#device-find").hidden = true;
   form.hidden = false;
-  find("[type=submit]", form).focus();
+  land(find("p", form)); // not on the button: who presses Enter once more has not read it
 }
 
 async function decide(approve) {
