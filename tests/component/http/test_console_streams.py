@@ -558,7 +558,7 @@ async def test_a_busy_node_delays_a_reader_that_is_behind_and_costs_it_nothing(
         assert await lines_of(reader, 100_000) == [f"{number:06d}" for number in range(100_000)]
 
 
-@pytest.mark.trap("T25")
+@pytest.mark.trap("T25", "T29")
 async def test_revoking_a_token_ends_a_socket_whose_client_does_not_read(
     client: httpx.AsyncClient, rig: Rig
 ) -> None:

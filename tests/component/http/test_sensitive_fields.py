@@ -41,6 +41,7 @@ from corral.domain.permissions import GRANTS, Role
 from corral.domain.sensitive_fields import (
     HIDDEN,
     redacted,
+    redacted_document,
     redacted_event,
     shown_to,
     undeclared_fields,
@@ -399,6 +400,9 @@ def test_a_field_without_a_class_is_hidden_from_whoever_may_not_see_all() -> Non
     assert undeclared_fields(draft) == ["secret"]
     event = Event(cursor=Cursor(1, 1), type=draft.type, subject="g", at=NOW, data=draft.data)
     assert redacted_event(event).data == {"min": 1, "secret": {"a": HIDDEN}}
+    document = {"name": MARK, "count": 3, "inner": [{"url": URL}], "unknown": MARK}
+    assert MARK not in str(redacted_document(document, NobodyListedThis))
+    assert redacted_document({"name": "g", "more": MARK}, GroupWithMore) == {"name": "g", "more": HIDDEN}
 
 
 async def test_an_event_with_undeclared_data_is_reported_when_it_is_committed(rig: Rig) -> None:

@@ -52,6 +52,7 @@ async def test_a_handshake_adopts_nothing_without_a_proof_and_moves_no_counter(s
         theirs,
         *(forged(id, "lobby", number) for id in NAMES for number in NUMBERS),
         *(forged(f"lobby-{n}", "lobby", 2**40 + n * 1024) for n in range(40, 43)),
+        forged("named-1", "a\x1b[31mb", 2**40),
         forged("lobby-50", "lobby", 4096, ticket=theirs.ticket, plan_hash=theirs.plan_hash),
         forged(VICTIM, "lobby", theirs.incarnation, ticket=theirs.ticket, plan_hash=theirs.plan_hash),
     ]
@@ -64,7 +65,10 @@ async def test_a_handshake_adopts_nothing_without_a_proof_and_moves_no_counter(s
     shown = await site.fleet.controller.call("GET", "/api/v1/nodes/rogue")
     assert shown["stray_count"] >= 5
     assert len(shown["strays"]) <= 100
-    assert {"lobby-40", "ghost-1"} <= {stray["instance"] for stray in shown["strays"]}
+    named = {stray["instance"] for stray in shown["strays"]}
+    assert {"lobby-40", "ghost-1"} <= named
+    assert not named & {"../../x", "a\0b", "x" * 20_000, "", "named-1"}, "what is no name is not even shown"
+    assert all(stray["incarnation"] < 2**63 for stray in shown["strays"])
     assert {stop.instance_id for stop in site.rogue.stops} <= {VICTIM, "world-1"}, (
         "what nobody knows is left alone; only copies that lost are told to end"
     )
