@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from collections.abc import Iterable
 from typing import Any
@@ -284,7 +285,21 @@ async def _logged_in(rig: Rig, name: str, bindings: Iterable[dict[str, Any]] = (
     return {"Cookie": "=".join(cookie_of(answer)), CSRF: answer.json()["csrf"]}
 
 
+TICKETS_OF = (Role.VIEWER, "OPERATOR of groups lob*", "ADMIN of nodes node-1", "session of a user in a scope")
+
+
+def by_tickets(known: Iterable[MatrixCaller]) -> list[MatrixCaller]:
+    """Some of the others, by nothing but a ticket: it opens what its caller may, where a ticket is taken."""
+    return [
+        dataclasses.replace(each, name=f"ticket of {each.name}", headers={}, ticket_for=each.headers)
+        for each in known
+        if each.name in TICKETS_OF
+    ]
+
+
 async def callers(rig: Rig) -> list[MatrixCaller]:
     """Everybody. To add a way to call, add it to one of these."""
     known = [*await holders_of_tokens(rig), *await users(rig), *await sessions(rig)]
-    return [*nobodies(), *known, *await workloads(rig)]
+    tickets = by_tickets(known)
+    assert len(tickets) == len(TICKETS_OF)
+    return [*nobodies(), *known, *tickets, *await workloads(rig)]

@@ -155,6 +155,8 @@ class MatrixCaller:
     """It names another host than ours."""
     foreign_page: bool = False
     """A page of another origin has made it."""
+    ticket_for: Mapping[str, str] | None = None
+    """Headers by which it gets a ticket for each request, and shows that alone."""
 
     @property
     def bearer(self) -> bool:
@@ -278,7 +280,7 @@ def expected(request: Request, caller: MatrixCaller) -> Verdict:
         raise LookupError(f"{route.name} asks for {route.permission}, which nobody is known to have")
     if caller.run_of and isinstance(route, ProxyRead):
         return Verdict.PASSES if caller.run_of == "proxy" else Verdict.FORBIDDEN
-    if caller.granted is None:
+    if caller.granted is None or (caller.ticket_for is not None and not route.ticketed):
         return Verdict.UNKNOWN_CALLER
     return _authorised(request, caller, route.permission)
 
