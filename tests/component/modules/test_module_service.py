@@ -488,21 +488,26 @@ async def test_a_controller_that_must_verify_and_cannot_does_not_start(cluster: 
 async def test_a_controller_is_ready_before_its_modules_are(
     cluster: LocalCluster, scratch: pathlib.Path
 ) -> None:
-    slow = """
-    import asyncio
+    may_start = scratch / "may-start"
+    slow = f"""
+    import asyncio, os
     from corral.sdk import PlatformModule
 
     class Module(PlatformModule):
         async def on_start(self, ctx):
-            await asyncio.sleep(3)
+            while not os.path.exists({str(may_start)!r}):
+                await asyncio.sleep(0.01)
     """
+    may_start.touch()
     first = await cluster.controller()
-    await install(first, archive(scratch, source=slow, hook_ms=10_000))
+    await install(first, archive(scratch, source=slow, hook_ms=30_000))
     await first.app.stop()
+    may_start.unlink()
     second = await cluster.controller()
     scope = modules_of(second).engine.scope
     assert scope("small") is None or not scope("small").serving
     assert (await second.call("GET", "/ready")) is not None
+    may_start.touch()
     await eventually(lambda: scope("small") is not None and scope("small").serving)
     assert "host_restarted" in {step.reason for step in modules_of(second).find("small").story}
 

@@ -22,7 +22,7 @@ from corral.testing.waiting import eventually
 from corral.testing.workloads import shell
 
 UP = shell("echo up $$; exec sleep 3600")
-LONG_PATH = ":".join(["x"] * 60_000 + [PATH])
+LONG_PATH = ":".join(["x"] * 20_000 + [PATH])
 """So long that the workload looks for its program for a while: it was let go and executes nothing yet."""
 
 

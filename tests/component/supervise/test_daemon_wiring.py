@@ -15,14 +15,15 @@ from corral.wire.features import FEATURES
 from corral.wire.frame_table import FROM_CONTROLLERS, FrameDelivery
 from corral.wire.v1.instance_pb2 import InstanceState, StopInstance
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
-from corral.wire.v1.node_pb2 import Handshake, HandshakeAck
+from corral.wire.v1.node_pb2 import Handshake, HandshakeAck, SpoolAck
 
 
 class OrderingController:
-    """Greets whoever comes, hears everything, says what it is given."""
+    """Greets whoever comes, hears everything, says what it is given; `confirms` what is to be stored."""
 
-    def __init__(self, *, features: tuple[str, ...] = FEATURES) -> None:
+    def __init__(self, *, features: tuple[str, ...] = FEATURES, confirms: bool = False) -> None:
         self.features = features
+        self.confirms = confirms
         self.epoch = 1
         self.greetings: list[Handshake] = []
         self.heard: list[DaemonMessage] = []
@@ -43,7 +44,10 @@ class OrderingController:
         try:
             while isinstance(frame := await context.read(), DaemonMessage):
                 batched = frame.WhichOneof("payload") == "batch"
-                self.heard.extend(frame.batch.messages if batched else [frame])
+                messages = frame.batch.messages if batched else [frame]
+                self.heard.extend(messages)
+                if self.confirms and (stored := max(message.spool_sequence for message in messages)):
+                    self.orders.put_nowait(ControllerMessage(spool_ack=SpoolAck(sequence=stored)))
         finally:
             talking.cancel()
 

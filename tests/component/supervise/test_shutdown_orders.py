@@ -19,6 +19,7 @@ from corral.testing.ports import free_range
 from corral.testing.runtime_nodes import keeper_pid
 from corral.testing.scripted_peers import ScriptedController
 from corral.testing.waiting import eventually
+from corral.wire.features import FEATURES
 from corral.wire.v1.instance_pb2 import (
     START_FAILURE_DISPOSITION_TRANSIENT,
     NamedPort,
@@ -79,9 +80,9 @@ class DrainedNode:
 
 @contextlib.asynccontextmanager
 async def drained_node(
-    scratch: Any, *, features: tuple[str, ...] | None = None
+    scratch: Any, *, features: tuple[str, ...] = FEATURES, confirms: bool = True
 ) -> AsyncIterator[DrainedNode]:
-    script = OrderingController() if features is None else OrderingController(features=features)
+    script = OrderingController(features=features, confirms=confirms)
     script.epoch = 7
     async with ScriptedController(script) as controller, LocalCluster(scratch) as cluster:
         controller.enrol(scratch / "n1", "n1")
@@ -90,8 +91,8 @@ async def drained_node(
 
 
 @pytest.fixture
-async def node(scratch: Any) -> AsyncIterator[DrainedNode]:
-    async with drained_node(scratch) as found:
+async def node(scratch: Any, request: pytest.FixtureRequest) -> AsyncIterator[DrainedNode]:
+    async with drained_node(scratch, confirms=getattr(request, "param", True)) as found:
         yield found
 
 
@@ -177,6 +178,12 @@ async def test_a_stop_ends_what_runs_and_the_daemon_stays(node: DrainedNode) -> 
     assert node.daemon.app.ready.is_set()
 
 
+@pytest.mark.parametrize(
+    "node",
+    [True, pytest.param(False, marks=pytest.mark.system)],
+    indirect=True,
+    ids=["confirmed", "nothing confirmed, for which it waits a while"],
+)
 async def test_an_order_to_end_stops_the_rest_frees_its_ports_and_ends_the_daemon_once(
     node: DrainedNode,
 ) -> None:
