@@ -188,7 +188,7 @@ async def test_requests_at_once_have_one_record_each(controller: LocalController
 async def test_a_flood_is_counted_and_leaves_other_records_in_the_log(
     cluster: LocalCluster, logs: Logs
 ) -> None:
-    flood = 600
+    flood = 300
     controller = await cluster.controller(http__access_log=True)
 
     async def ask(client: httpx.AsyncClient, path: str, times: int) -> None:

@@ -231,12 +231,12 @@ async def test_a_document_that_moves_along_an_index_while_it_is_walked_is_change
 @pytest.mark.trap("T42")
 async def test_a_pattern_over_many_documents_does_not_hold_up_the_loop(one_office) -> None:
     texts = one_office.documents(documents_mb=256).collection("texts", dict)
-    for _ in range(40):
+    for _ in range(10):
         await texts.insert_many({"text": "a" * 20_000 + "!"} for _ in range(50))
     async with calls_by_turn() as count:
         found = await asyncio.gather(*(texts.count(F.text.matches("(a+)+$")) for _ in range(3)))
         assert found == [0, 0, 0]
-        assert await texts.count(F.text.matches("(a+)+!$")) == 2000
+        assert await texts.count(F.text.matches("(a+)+!$")) == 500
     assert count.of(matches) == 0, "documents were compared in the loop"
 
 

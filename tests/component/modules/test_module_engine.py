@@ -381,7 +381,7 @@ class Demo(PlatformModule):
 
 
 async def test_a_module_that_spins_with_nobody_calling_it_is_failed(tmp_path: Path) -> None:
-    config = ModulesSection(leak_grace_seconds=2, health_check_seconds=0.2)
+    config = ModulesSection(leak_grace_seconds=0.3, health_check_seconds=0.2)
     async with RealEngine(tmp_path, config=config) as bench:
         await bench.install(manifest("spinning", hook_deadline_ms=1000), SPINNING)
         record = await bench.until("spinning", ModulePhase.FAILED)

@@ -179,11 +179,11 @@ def test_numbers_that_a_node_makes_up_never_take_the_ring_of_the_present_run() -
 
 def test_what_rings_hold_beside_the_bytes_counts_too() -> None:
     """Short lines now and then: when each came takes more memory than what it says."""
-    rings = Rings(is_live=lambda _: True, total_bytes=1024 * KIB)
+    rings = Rings(is_live=lambda _: True, total_bytes=256 * KIB)
     runs = [(InstanceId(f"i-{number}"), Incarnation(1)) for number in range(20)]
     tracemalloc.start()
     try:
-        for moment in range(4000):
+        for moment in range(2000):
             for run in runs:
                 ring = ring_of(rings, run)
                 before = ring.memory
@@ -192,7 +192,7 @@ def test_what_rings_hold_beside_the_bytes_counts_too() -> None:
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held < 2 * 1024 * KIB
+    assert held < 2 * 256 * KIB
     kept = [rings.find(run) for run in runs]
     assert rings.bytes == sum(ring.memory for ring in kept if ring is not None)
 
