@@ -178,7 +178,8 @@ async def test_recovery_codes_are_used_renewed_and_remove_the_second_factor(
     first = await ada.run(*login, "--recovery-code", codes[0], "-o", "json")
     assert json.loads(first.stdout)["recovery_codes_left"] == 9
     assert (await ada.run(*login, "--recovery-code", codes[0])).returncode == 1, "it is used"
-    renewed = await ada.run("user", "totp", "recovery-codes", "--password-file", password)
+    renewal = ("user", "totp", "recovery-codes", "--password-file", password, "--recovery-code")
+    renewed = await ada.run(*renewal, codes[1])
     assert (renewed.returncode, len(renewed.stdout.split())) == (0, 10)
     removal = ("user", "totp", "remove", "--password-file", password, "--recovery-code")
     assert (await ada.run(*removal, codes[2])).returncode == 1, "it is void"
