@@ -56,6 +56,11 @@ def test_help_imports_nothing_but_click(pointed: dict[str, str]) -> None:
         ["instance", "list"],
         ["instance", "logs", "lobby-1"],
         ["context", "list"],
+        ["user", "list"],
+        ["session", "list"],
+        ["whoami"],
+        ["login", "http://127.0.0.1:1", "--user", "ada", "--password-file", "/dev/null"],
+        ["logout"],
     ],
 )
 def test_an_everyday_command_imports_nothing_heavy(pointed: dict[str, str], arguments: list[str]) -> None:
