@@ -28,6 +28,8 @@ _LISTS: Final = {
     "user": ("/api/v1/users", "name"),
     "role": ("/api/v1/roles", "name"),
 }
+_WHOLE: Final = ("/api/v1/roles",)
+"""Lists that are one page, and take no limit."""
 _OWN_ARGUMENT: Final = ("id", "name")
 """The nouns above call their own argument so; any other argument is called like its noun."""
 
@@ -63,7 +65,10 @@ class KnownName(click.ParamType[str]):
                 timeout=_TIMEOUT_SECONDS,
             )
             try:
-                found = client.pages(self._path, limit=_MOST)
+                if self._path in _WHOLE:
+                    found = client.get(self._path)["items"]
+                else:
+                    found = client.pages(self._path, limit=_MOST)
             finally:
                 client.close()
         except CommandFailure:

@@ -11,6 +11,7 @@ from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
 from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import Column, show_done, show_list, show_one
+from corral.errors import counted
 
 ROLES: Final = "/api/v1/roles"
 
@@ -35,7 +36,7 @@ def role() -> None:
 @api_command
 def list_roles(session: ApiSession) -> None:
     """List the roles."""
-    show_list(session.output, session.client.pages(ROLES), columns=COLUMNS, name="name")
+    show_list(session.output, session.client.get(ROLES)["items"], columns=COLUMNS, name="name")
 
 
 @role.command("get")
@@ -66,7 +67,7 @@ def create(session: ApiSession, name: str, permissions: tuple[str, ...], descrip
     show_done(
         session.output,
         made,
-        f"role '{name}' grants {len(made.get('permissions', ()))} permissions",
+        f"role '{name}' grants {counted(len(made.get('permissions', ())), 'permission')}",
         name="name",
     )
 
@@ -87,7 +88,7 @@ def update(session: ApiSession, name: str, permissions: tuple[str, ...], descrip
     show_done(
         session.output,
         made,
-        f"role '{name}' grants {len(made.get('permissions', ()))} permissions",
+        f"role '{name}' grants {counted(len(made.get('permissions', ())), 'permission')}",
         name="name",
     )
 

@@ -45,6 +45,20 @@ async def test_an_administrator_gives_a_colleague_some_groups(tmp_path: pathlib.
             "role", "create", "reader", "--permission", "groups.read", "--permission", "self.read"
         )
         assert role.stdout == "role 'reader' grants 2 permissions\n"
+        one = await run("role", "update", "reader", "--permission", "self.read")
+        assert one.stdout == "role 'reader' grants 1 permission\n"
+        await run("role", "update", "reader", "--permission", "groups.read", "--permission", "self.read")
+        roles = await run("role", "list", "-o", "name")
+        assert {"ADMIN", "OPERATOR", "VIEWER", "reader"} <= set(roles.stdout.split()), roles.stderr
+        offered = await asyncio.to_thread(
+            corral,
+            CORRAL_URL=api.url,
+            CORRAL_TOKEN=api.admin_token,
+            _CORRAL_COMPLETE="bash_complete",
+            COMP_WORDS="corral role get rea",
+            COMP_CWORD="3",
+        )
+        assert offered.stdout == "plain,reader\n", offered.stderr
         assert (await run("user", "update", "ada", "--role", "reader")).stdout == "user 'ada': reader\n"
         assert (await run("group", "list", "-o", "name", token=token)).stdout.split() == ["arena", "lobby-eu"]
         scaled = await run("group", "scale", "arena", "1", token=token)
