@@ -65,7 +65,7 @@ def export(session: ApiSession, since: str | None, until: str | None, target: st
 
     check_times(since, until)
     response = session.client.download(f"{_PATH}/export", {"since": since, "until": until})
-    size = save(response, target, what="exporting the audit")
+    size = save(response, target, what="exporting the audit", private=True)
     note(f"{counted(size, 'byte')} of the audit are in {'stdout' if target == '-' else target}")
 
 

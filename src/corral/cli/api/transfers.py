@@ -181,10 +181,10 @@ def _part_head(boundary: str, part: FormFile) -> bytes:
 _COPY_BYTES: Final = 256 * 1024
 
 
-def save(response: http.client.HTTPResponse, target: str, *, what: str) -> int:
+def save(response: http.client.HTTPResponse, target: str, *, what: str, private: bool = False) -> int:
     """Write a body to `target` ('-': stdout) and close it; returns its size. A body that breaks off is
-    reported, and a file that is not whole never gets the name that was asked for."""
-    with response, opened_target(target) as file, Bar(what, _length(response)) as bar:
+    reported, and a file that is not whole never gets the name that was asked for. `private`: see `opened_target`."""
+    with response, opened_target(target, private=private) as file, Bar(what, _length(response)) as bar:
         for piece in pieces(response):
             file.write(piece)
             bar.add(len(piece))
@@ -210,25 +210,56 @@ def _broken(why: str) -> CommandRefused:
 
 
 @contextlib.contextmanager
-def opened_target(target: str) -> Iterator[Any]:
-    """The file to write to; it gets its name when all of it is there."""
+def opened_target(target: str, *, private: bool = False) -> Iterator[Any]:
+    """What to write to: stdout for '-'. A regular file, also behind symbolic links, is replaced when all of it is there,
+    and keeps its mode; `private`: a new one is for its owner alone. A device or a pipe is written as the bytes come."""
     if target == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    path = pathlib.Path(target)
-    aside = path.with_name(f".{path.name}.part")
+    path = pathlib.Path(os.path.realpath(target))
     try:
-        file = aside.open("wb")
-    except OSError as error:
-        raise CommandFailure(f"cannot write {target}: {error.strerror}") from error
+        former = _stat(target)
+        if former is None or (stat.S_ISREG(former.st_mode) and _is_at(path, former)):
+            with _replaced(path, former, mode=0o600 if private else 0o666) as file:
+                yield file
+        else:
+            with open(os.open(target, os.O_WRONLY | os.O_NOCTTY), "wb") as file:  # noqa: PTH123 - of a descriptor
+                yield file
+    except OSError as error:  # of the target: those of the connection are failures already
+        raise CommandFailure(f"cannot write {target}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def _replaced(path: pathlib.Path, former: os.stat_result | None, *, mode: int) -> Iterator[IO[bytes]]:
+    """A new file beside `path` that takes its place in the end, and the owner and the mode of the former one."""
+    aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    descriptor = os.open(aside, flags, mode if former is None else 0o600)
     try:
-        with file:
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - of a descriptor
+            if former is not None:
+                with contextlib.suppress(PermissionError):
+                    os.fchown(descriptor, former.st_uid, former.st_gid)
+                os.fchmod(descriptor, stat.S_IMODE(former.st_mode) & 0o777)
             yield file
         aside.replace(path)
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
+
+
+def _stat(target: str) -> os.stat_result | None:
+    try:
+        return os.stat(target)  # noqa: PTH116 - of the text as it was given
+    except FileNotFoundError:
+        return None
+
+
+def _is_at(path: pathlib.Path, found: os.stat_result) -> bool:
+    """Whether it has this name: what /dev/stdout leads to need not have any."""
+    there = _stat(str(path))
+    return there is not None and os.path.samestat(there, found)
 
 
 def _length(response: http.client.HTTPResponse) -> int:
