@@ -21,7 +21,8 @@ _SHOWN_FAULTS: Final = 20
 
 COLUMNS: Final = (
     Column("TIME", lambda entry: short_time(entry.get("at"))),
-    Column("ACTOR", lambda entry: plain(entry.get("actor_name") or entry.get("actor"))),
+    Column("ACTOR", "actor"),
+    Column("NAME", "actor_name", rank=1),
     Column("ACTION", "action"),
     Column("SUBJECT", "subject", stretched=True),
     Column("OUTCOME", lambda entry: plain(entry.get("outcome") or "-"), rank=1),
@@ -36,7 +37,11 @@ def audit() -> None:
 
 @audit.command("list")
 @time_options("changes")
-@click.option("--actor", metavar="NAME", help="Only by this actor, or the token of this name.")
+@click.option(
+    "--actor",
+    metavar="NAME",
+    help="Only by this actor, such as user:anna or host:root, or by its id or name alone: anna, tok-….",
+)
 @click.option("--action", metavar="PREFIX", help="Only actions that begin so, such as 'groups.'.")
 @click.option("--subject", metavar="ID", help="Only what was done to this.")
 @limit_option(100)

@@ -32,6 +32,19 @@ async def test_the_audit_is_listed_exported_and_verified(tmp_path: pathlib.Path,
         assert verified["intact"]
         assert len(verified["hash"]) == 64
 
+        fake = json.loads((await run("token", "create", "host:root", "--role", "ADMIN", "-o", "json")).stdout)
+        pointed = {"CORRAL_URL": api.url, "CORRAL_TOKEN": fake["token"]}
+        assert (
+            await asyncio.to_thread(corral, "role", "create", "r", "--permission", "self.read", **pointed)
+        ).returncode == 0
+        shown = (await run("audit", "list", "--action", "roles.")).stdout.splitlines()[1]
+        assert f"token:{fake['id']}  host:root" in shown
+        for actor in (f"token:{fake['id']}", fake["id"], "host:root"):
+            found = await run("audit", "list", "--action", "roles.", "--actor", actor, "-o", "json")
+            assert [entry["subject"] for entry in json.loads(found.stdout)["items"]] == ["r"], actor
+        found = await run("audit", "list", "--action", "roles.", "--actor", "token", "-o", "json")
+        assert json.loads(found.stdout)["items"] == []
+
         file = tmp_path / "audit.ndjson"
         await run("audit", "export", "--since", "7d", str(file))
         lines = (await run("audit", "export")).stdout.splitlines()

@@ -54,7 +54,13 @@ class AuditShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditQuery(TimedPageQuery, frozen=True, kw_only=True):
-    actor: Annotated[Filter, msgspec.Meta(description="Only by this actor, or the token of this name.")] = ""
+    actor: Annotated[
+        Filter,
+        msgspec.Meta(
+            description="Only by this actor (`user:anna`, `token:…`, `host:root`), by what follows its first colon (`anna`), "
+            "or by its name."
+        ),
+    ] = ""
     action: Annotated[
         Filter, msgspec.Meta(description="Only actions that begin so: `groups.`, `instances.command`.")
     ] = ""
@@ -84,7 +90,7 @@ def _filter(query: AuditQuery) -> Callable[[Entry], bool] | None:
     def accepts(entry: Entry) -> bool:
         record = AUDIT.decode(entry.body)
         return (
-            query.actor in ("", record.actor, record.actor_name)
+            query.actor in ("", record.actor, record.actor.partition(":")[2], record.actor_name)
             and record.action.startswith(query.action)
             and query.subject in ("", record.subject)
         )
