@@ -25,7 +25,11 @@ def scope_options(command: Callable[..., R]) -> Callable[..., R]:
 def binding_options(command: Callable[..., R]) -> Callable[..., R]:
     """Add --role, and --group and --node, which hold for all roles that are given."""
     role = click.option(
-        "--role", multiple=True, metavar="ROLE", help="ADMIN, OPERATOR, VIEWER or an own one."
+        "--role",
+        multiple=True,
+        metavar="ROLE",
+        help="ADMIN, OPERATOR, VIEWER or an own one; several times. With places of its own: "
+        "'OPERATOR groups=lobby-*,game nodes=eu-*'.",
     )
     return role(scope_options(command))
 
@@ -43,11 +47,41 @@ def given_scope(group: tuple[str, ...], node: tuple[str, ...]) -> dict[str, list
 def given_bindings(
     role: tuple[str, ...], group: tuple[str, ...], node: tuple[str, ...]
 ) -> list[dict[str, object]]:
-    """Bindings of these roles, each within the scope."""
+    """Bindings of these roles, each within the scope, or within the places that its text names."""
     scope = given_scope(group, node)
     if scope and not role:
         raise WrongUsage("--group and --node say where a role holds: name one with --role")
-    return [{"role": each, **({"scope": scope} if scope else {})} for each in role]
+    if not any(letter in each for each in role for letter in " \t;"):
+        return [{"role": each, **({"scope": scope} if scope else {})} for each in role]
+    if scope:
+        raise WrongUsage(
+            "--group and --node hold for all roles, and one of them names places of its own",
+            hint="write the places of each into its --role: --role 'OPERATOR groups=lobby* nodes=eu-*' --role VIEWER",
+        )
+    return [binding for each in role for binding in _with_places(each)]
+
+
+def _with_places(text: str) -> list[dict[str, object]]:
+    """The bindings that a text means, in the form of `oidc.bindings`."""
+    import msgspec
+
+    from corral.domain.oidc_bindings import read_group_table
+
+    try:
+        found = read_group_table({"--role": text})["--role"]
+    except ValueError as error:
+        raise WrongUsage(str(error)) from None
+    return [
+        {
+            "role": each.role,
+            **({} if each.scope.is_everything else {"scope": _stated(msgspec.to_builtins(each.scope))}),
+        }
+        for each in found
+    ]
+
+
+def _stated(scope: dict[str, list[str] | None]) -> dict[str, list[str]]:
+    return {noun: patterns for noun, patterns in scope.items() if patterns is not None}
 
 
 def shown_scope(scope: dict[str, Any]) -> str:
@@ -59,6 +93,12 @@ def shown_scope(scope: dict[str, Any]) -> str:
 def shown_binding(binding: dict[str, Any]) -> str:
     where = shown_scope(binding.get("scope") or {})
     return f"{binding.get('role')} ({where})" if where else str(binding.get("role"))
+
+
+def shown_roles(user: Mapping[str, Any]) -> str:
+    """All roles of a user, for people; those that its provider gives are marked."""
+    given = [f"{shown_binding(each)} [provider]" for each in user.get("provider_bindings") or ()]
+    return ", ".join([*(shown_binding(each) for each in user.get("bindings") or ()), *given]) or "-"
 
 
 def shown_bindings(user: Mapping[str, Any]) -> str:

@@ -10,13 +10,20 @@ import click
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
-from corral.cli.scope_options import binding_options, given_bindings, shown_binding, shown_bindings
+from corral.cli.scope_options import (
+    binding_options,
+    given_bindings,
+    shown_binding,
+    shown_bindings,
+    shown_roles,
+)
 from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import Column, show_done, show_list, show_one
 from corral.cli.terminal.values import age
 from corral.cli.user_create import create
 from corral.cli.user_credentials import USERS, password, reset_delay
 from corral.cli.user_totp import totp
+from corral.errors import counted
 
 User = Mapping[str, Any]
 
@@ -41,13 +48,14 @@ def _refused(user: User) -> str:
 
 COLUMNS: Final = (
     Column("NAME", "name"),
-    Column("ROLES", shown_bindings),
+    Column("ROLES", shown_roles),
     Column("LOGIN", _login),
     Column("LOCKED", _refused),
     Column("SESSIONS", "sessions"),
     Column("TOKENS", "tokens"),
     Column("AGE", lambda user: age(user.get("created_at"))),
     Column("BY", "created_by", rank=1),
+    Column("DISPLAY NAME", "display_name", wide=True),
     Column("PROVIDER", "provider", wide=True),
 )
 
@@ -147,7 +155,7 @@ def unlock(session: ApiSession, name: str) -> None:
 def delete(session: ApiSession, name: str, yes: bool) -> None:
     """Remove a user with all its tokens and sessions."""
     found = session.client.get(f"{USERS}/{segment(name)}")
-    confirm(f"remove user '{name}' and its {found.get('tokens', 0)} tokens", yes=yes)
+    confirm(f"remove user '{name}' and its {counted(found.get('tokens', 0), 'token')}", yes=yes)
     session.client.delete(f"{USERS}/{segment(name)}")
     show_done(session.output, {"name": name}, f"user '{name}' is removed", name="name")
 

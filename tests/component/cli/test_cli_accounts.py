@@ -72,6 +72,17 @@ async def test_an_administrator_gives_a_colleague_some_groups(tmp_path: pathlib.
         assert "left the team" in listed
         assert "is the last administrator" in (await run("user", "delete", "admin", "--yes")).stderr
         assert (await run("user", "delete", "ada", "--yes")).stdout == "user 'ada' is removed\n"
-        wrong = await run("user", "create", "bob", "--group", "lobby")
+        places = ("--role", "OPERATOR groups=lobby*,arena nodes=eu-*", "--role", "VIEWER")
+        made = await run("user", "create", "bob", *places)
+        assert made.stdout == "user 'bob' is there: OPERATOR (groups lobby* arena; nodes eu-*), VIEWER\n", (
+            made.stderr
+        )
+        changed = await run("user", "update", "bob", "--role", "VIEWER", "--role", "OPERATOR nodes=eu-1")
+        assert changed.stdout == "user 'bob': VIEWER, OPERATOR (nodes eu-1)\n", changed.stderr
+        both = await run("user", "update", "bob", "--role", "VIEWER groups=a", "--group", "b")
+        assert (both.returncode, "names places of its own" in both.stderr) == (2, True)
+        unknown = await run("user", "update", "bob", "--role", "VIEWER rooms=a")
+        assert (unknown.returncode, "'rooms=a' is not understood" in unknown.stderr) == (2, True)
+        wrong = await run("user", "create", "eve", "--group", "lobby")
         assert wrong.returncode == 2
         assert "--role" in wrong.stderr

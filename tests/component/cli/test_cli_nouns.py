@@ -48,6 +48,19 @@ def test_a_new_token_is_printed_once_and_alone(corral: Corral, server: StandIn) 
     assert server.requests[0].body == {"name": "ci", "role": "VIEWER", "expires_in_seconds": 2_592_000}
 
 
+def test_roles_that_a_provider_gives_are_listed_and_marked(corral: Corral, server: StandIn) -> None:
+    anna = {
+        "name": "anna",
+        "display_name": "Anna Example",
+        "provider": "https://id.example",
+        "bindings": [],
+        "provider_bindings": [{"role": "OPERATOR", "scope": {"groups": ["lobby*"]}}],
+    }
+    server.answers["GET", "/api/v1/users"] = (200, {"items": [anna], "next": None})
+    assert "OPERATOR (groups lobby*) [provider]" in corral("user", "list").stdout
+    assert "Anna Example" in corral("user", "list", "-o", "wide").stdout
+
+
 def test_tokens_events_and_audit_are_lists(corral: Corral, server: StandIn) -> None:
     server.answers["GET", "/api/v1/tokens"] = (
         200,
