@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
-from corral.cli.failure import note
+from corral.cli.failure import WrongUsage, note
 from corral.cli.scope_options import given_scope, scope_options, shown_scope
 from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import Column, show_done, show_list
-from corral.cli.terminal.values import SpanType, age
+from corral.cli.terminal.values import SpanType, age, full_time
 
 TOKENS: Final = "/api/v1/tokens"
 ROLES: Final = ("ADMIN", "OPERATOR", "VIEWER")
@@ -31,6 +31,15 @@ COLUMNS: Final = (
 )
 
 
+class Life(SpanType):
+    """A span with its unit: of a bare number nobody knows whether days were meant."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if str(value).strip().isdecimal():
+            self.fail(f"'{value}' has no unit; write {value}d for days, {value}s for seconds", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 @click.group(cls=Noun)
 def token() -> None:
     """API tokens."""
@@ -45,9 +54,16 @@ def list_tokens(session: ApiSession) -> None:
 
 @token.command()
 @click.argument("name")
-@click.option("--role", type=click.Choice(ROLES, case_sensitive=False), required=True, help="What it may do.")
 @click.option(
-    "--expires", type=SpanType(), metavar="SPAN", help="How long it lives, such as 30d; for ever if left out."
+    "--role",
+    "roles",
+    type=click.Choice(ROLES, case_sensitive=False),
+    multiple=True,
+    required=True,
+    help="What it may do; one role.",
+)
+@click.option(
+    "--expires", type=Life(), metavar="SPAN", help="How long it lives, such as 30d; for ever if left out."
 )
 @click.option("--owner", metavar="USER", help="Whose rights it narrows; your own if left out.")
 @click.option(
@@ -58,7 +74,7 @@ def list_tokens(session: ApiSession) -> None:
 def create(
     session: ApiSession,
     name: str,
-    role: str,
+    roles: tuple[str, ...],
     expires: int | None,
     owner: str | None,
     permissions: tuple[str, ...],
@@ -66,6 +82,17 @@ def create(
     node: tuple[str, ...],
 ) -> None:
     """Make a token and print its text, this once."""
+    if len(roles) > 1:
+        raise WrongUsage(
+            "a token has one role, and --role was given several times",
+            hint="give the one that covers all it shall do; --permission, --group and --node narrow it",
+        )
+    if session.output == "name":
+        raise WrongUsage(
+            "-o name prints the id alone, and the token's text is shown this once",
+            hint="leave it out: the text alone goes to stdout; -o json has both",
+        )
+    role = roles[0]
     body: dict[str, object] = {"name": name, "role": role}
     if owner is not None:
         body["owner"] = owner
@@ -79,7 +106,8 @@ def create(
     if session.output == "table":
         if warning := made.get("warning"):
             note(f"warning: {warning}")
-        note(f"token {made.get('id')} for '{name}' ({role}); it is shown this once:")
+        until = f"until {full_time(made['expires_at'])}" if made.get("expires_at") else "until it is revoked"
+        note(f"token {made.get('id')} for '{name}' ({role}) holds {until}; it is shown this once:")
     show_done(session.output, made, str(made.get("token")))
 
 

@@ -48,6 +48,31 @@ def test_a_new_token_is_printed_once_and_alone(corral: Corral, server: StandIn) 
     assert server.requests[0].body == {"name": "ci", "role": "VIEWER", "expires_in_seconds": 2_592_000}
 
 
+def test_a_new_token_says_until_when_it_holds(corral: Corral, server: StandIn) -> None:
+    made = {"id": "tok-1", "name": "ci", "token": "corral_secret", "expires_at": "2099-01-02T03:04:05Z"}
+    server.answers["POST", "/api/v1/tokens"] = (201, made)
+    create = ("token", "create", "ci", "--role", "VIEWER")
+    assert "(VIEWER) holds until 2099-01-02 " in corral(*create, "--expires", "30d", TZ="UTC").stderr
+    server.answers["POST", "/api/v1/tokens"] = (201, {**made, "expires_at": None})
+    assert "(VIEWER) holds until it is revoked" in corral(*create).stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "fragment"),
+    [
+        (("--expires", "30"), "write 30d for days, 30s for seconds"),
+        (("--role", "ADMIN"), "a token has one role"),
+        (("-o", "name"), "-o json has both"),
+    ],
+)
+def test_a_token_that_would_not_be_what_was_meant_is_not_made(
+    corral: Corral, server: StandIn, flags: tuple[str, ...], fragment: str
+) -> None:
+    done = corral("token", "create", "ci", "--role", "VIEWER", *flags)
+    assert (done.returncode, fragment in done.stderr) == (2, True)
+    assert server.requests == []
+
+
 def test_roles_that_a_provider_gives_are_listed_and_marked(corral: Corral, server: StandIn) -> None:
     anna = {
         "name": "anna",
