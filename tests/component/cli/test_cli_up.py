@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import pty
 import select
 import shlex
 import signal
@@ -79,6 +80,43 @@ def gone(pidfd: int) -> bool:
         return bool(select.select([pidfd], [], [], 30)[0])
     finally:
         os.close(pidfd)
+
+
+@pytest.mark.system
+def test_at_a_terminal_the_progress_is_cleared_before_the_announcement(
+    home: dict[str, str], tmp_path: pathlib.Path, ports: Ports
+) -> None:
+    ours, theirs = pty.openpty()
+    command = [*PROGRAM, "up", "--data", str(tmp_path / "d"), *ports]
+    with subprocess.Popen(command, env=home, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        seen = b""
+        try:
+            while b"ready: " not in seen:
+                seen += os.read(ours, 65_536)
+        finally:
+            process.terminate()
+            process.wait(timeout=60)
+            os.close(ours)
+    assert b"starting the controller\r\x1b[Kfirst-admin: http" in seen
+
+
+@pytest.mark.system
+def test_a_token_that_is_void_is_named_with_what_helps(
+    up: Begin, corral: Corral, home: dict[str, str], tmp_path: pathlib.Path, ports: Ports
+) -> None:
+    first = up()
+    first.process.terminate()
+    assert first.process.wait(timeout=60) == 0
+    for place in ("d", "d/controller"):
+        (tmp_path / place / "admin.token").write_text("corral_" + "a" * 43)
+    again = corral("up", "--data", str(tmp_path / "d"), *ports)
+    assert again.returncode == 1
+    assert f"the administrator's token in {tmp_path / 'd' / 'admin.token'} is not accepted" in again.stderr
+    assert f"corral controller admin-token --data {tmp_path / 'd' / 'controller'}; then" in again.stderr
+    made = corral("controller", "admin-token", "--data", str(tmp_path / "d" / "controller"))
+    assert made.returncode == 0, made.stderr
+    assert up().url
 
 
 @pytest.mark.system

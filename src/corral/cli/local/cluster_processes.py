@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -74,9 +75,11 @@ class ClusterProcesses:
         directory: pathlib.Path,
         config: ControllerConfig,
         node_id: str,
+        progress: ProgressLine,
         first_flags: tuple[str, ...] = (),
     ) -> None:
         """`first_flags` are for the first start of the controller alone."""
+        self._progress = progress
         self._supervisor = supervisor
         self._directory = directory
         self._config = config
@@ -94,7 +97,7 @@ class ClusterProcesses:
 
     def start(self) -> None:
         """Bring up the controller, enrol the daemon if it never was, and wait until it is ONLINE."""
-        with ProgressLine() as progress:
+        with self._progress as progress:
             progress.show("starting the controller")
             self._controller = self._start_controller(*self._first_flags)
             self._until_ready(self._controller, CONTROLLER_SECONDS)
@@ -102,6 +105,7 @@ class ClusterProcesses:
             self._take_token()
             with contextlib.closing(self.client()) as client:
                 progress.show("starting the daemon")
+                self._check_token(client)
                 self._learn_addresses(client)
                 self._daemon = self._start_daemon(self._join_token(client))
                 self._until_ready(self._daemon, DAEMON_SECONDS)
@@ -226,6 +230,22 @@ class ClusterProcesses:
                 hint=f"put one with the role ADMIN into {self.token_path}; are all lost, "
                 f"'corral controller admin-token --data {source.parent}' makes a new one",
             ) from None
+
+    def _check_token(self, client: Client) -> None:
+        """Before the daemon starts: whether the token still opens anything."""
+        try:
+            client.get("/api/v1/auth/me")
+        except CommandRefused as refusal:
+            if refusal.status not in (401, 403):
+                raise
+            place = shlex.quote(str(self._directory / "controller"))
+            raise CommandRefused(
+                f"the administrator's token in {self.token_path} is not accepted: {refusal.message}",
+                hint=f"make another: corral controller admin-token --data {place}; then the same 'corral up' again",
+                code=refusal.code,
+            ) from refusal
+        except Unreachable:
+            return  # what follows asks again
 
     def _learn_addresses(self, client: Client) -> None:
         """Pin the ports that were picked, so that a restart is found where it was."""

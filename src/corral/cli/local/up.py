@@ -19,6 +19,7 @@ from corral.cli.local.cluster_processes import NODE, ClusterProcesses, Stopped
 from corral.cli.local.demo import PORTS, run_demo
 from corral.cli.local.up_state import remove_record, write_record
 from corral.cli.roles import ended_by
+from corral.cli.terminal.progress_line import ProgressLine
 from corral.system.addresses import Address, parse_address
 from corral.system.config import ControllerConfig, load_controller, load_daemon
 from corral.system.files import DirectoryLock
@@ -80,12 +81,23 @@ def up(
             _check_ports(config, flags)
             if os.geteuid() == 0:
                 note("development profile: instances run as root, and can read and change everything here")
-            with ChildSupervisor(echo=_echo if verbose else None, announce=click.echo) as supervisor:
+            progress = ProgressLine()
+
+            def announce(line: str) -> None:
+                progress.clear()
+                click.echo(line)
+
+            def echo(name: str, line: str) -> None:
+                progress.clear()
+                click.echo(f"{name:>10} | {printable(line)}", err=True)
+
+            with ChildSupervisor(echo=echo if verbose else None, announce=announce) as supervisor:
                 cluster = ClusterProcesses(
                     supervisor=supervisor,
                     directory=directory,
                     config=config,
                     node_id=node_id,
+                    progress=progress,
                     first_flags=tuple(flag for flag, given in meant.items() if given),
                 )
                 code = _supervise(cluster, demo=demo_ports if demo else None)
@@ -143,10 +155,6 @@ def _note_running_instances(directory: pathlib.Path) -> None:
     place = shlex.quote(str(directory))
     note(f"detached: {len(names)} instance{'s keep' if len(names) > 1 else ' keeps'} running ({shown})")
     note(f"'corral up --data {place}' supervises them again, 'corral down --data {place}' stops them")
-
-
-def _echo(name: str, line: str) -> None:
-    click.echo(f"{name:>10} | {printable(line)}", err=True)
 
 
 @contextlib.contextmanager

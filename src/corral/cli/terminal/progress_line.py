@@ -28,7 +28,12 @@ class ProgressLine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._shown:
+        self.clear()
+
+    def clear(self) -> None:
+        """Take the line away, so that something else can be printed; the next text is shown again."""
+        if self._shown and sys.stderr.isatty():
+            self._shown = ""
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
