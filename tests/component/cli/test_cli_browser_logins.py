@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import pathlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from people import Person, logged_in, make_user
+from stand_in_controller import StandIn, refused
 
 from corral.testing.cluster import LocalCluster, LocalController
 from corral.testing.waiting import eventually
@@ -45,6 +47,40 @@ async def test_a_command_line_waits_for_the_approval(
         assert "ada" in (await server.run("whoami")).stdout
     else:
         assert (done.returncode, "the login was refused" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "passing",
+    [
+        refused(429, "RATE_LIMITED", "too many requests"),
+        refused(503, "NOT_LEADER", "another one leads"),
+        refused(503, "STORE_UNAVAILABLE", "the store does not answer"),
+        None,
+    ],
+)
+async def test_a_wait_for_the_approval_outlives_what_passes(
+    server: StandIn, tmp_path: pathlib.Path, passing: Any
+) -> None:
+    answers = iter(
+        [
+            *(passing, passing),  # a kept connection that is lost is replaced once without a word
+            refused(401, "LOGIN_PENDING", "not yet"),
+            *(passing, passing),
+            (200, {"token": "corral_s_1", "user": "ada"}),
+        ]
+    )
+    begun = {
+        "device_code": "d",
+        "user_code": "ABCD-EFGH",
+        "page": "/login",
+        "expires_at": "2020-01-01T00:00:00Z",
+    }
+    server.answers["POST", "/api/v1/auth/device"] = (200, begun)
+    server.answers["POST", "/api/v1/auth/login"] = lambda request: next(answers)
+    done = await Person(tmp_path / "ada").run("login", server.url, "--browser")
+    assert done.returncode == 0, done.stderr
+    assert "enter the code ABCD-EFGH; it holds 10 minutes" in done.stderr
+    assert done.stderr.count("; trying again") == 1
 
 
 async def test_a_browser_goes_with_nothing_else(api: LocalController, tmp_path: pathlib.Path) -> None:

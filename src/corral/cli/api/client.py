@@ -135,7 +135,7 @@ class Client:
             except (Unreachable, CommandRefused) as failure:
                 in_doubt = in_doubt or (isinstance(failure, Unreachable) and failure.in_doubt)
                 left = deadline - time.monotonic()
-                if left <= 0 or not _passes(failure) or not (in_doubt or notify is not None):
+                if left <= 0 or not passes(failure) or not (in_doubt or notify is not None):
                     raise
                 if notify is not None and not notified:
                     notify(f"{failure.message}; trying again")
@@ -325,7 +325,7 @@ class Client:
         return content
 
 
-def _passes(failure: Unreachable | CommandRefused) -> bool:
+def passes(failure: Unreachable | CommandRefused) -> bool:
     """Whether the same request may be answered differently in a moment."""
     return failure.passing if isinstance(failure, Unreachable) else failure.code in _PASSING
 
