@@ -23,7 +23,13 @@ from corral.cli.password_login import (
 from corral.cli.terminal.output import output_option, show_done
 from corral.cli.terminal.prompts import ask, is_terminal, password, password_file_option
 from corral.cli.terminal.values import short_time
-from corral.cli.token_options import given_token, secret_in, token_options, warn_of_command_line
+from corral.cli.token_options import (
+    given_token,
+    secret_in,
+    token_options,
+    warn_of_command_line,
+    warn_of_recovery_code,
+)
 
 FEW_CODES: Final = 3
 _FORMER_SECONDS: Final = 3.0
@@ -75,6 +81,7 @@ def login(
     --first-admin the address that the controller printed is enough, and URL may be left out.
     """
     warn_of_command_line(token)
+    warn_of_recovery_code(recovery_code)
     text = given_token(token, token_file) or (ctx.obj or {}).get("token")
     by_password = [
         option

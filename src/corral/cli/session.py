@@ -73,7 +73,7 @@ def end(session: ApiSession, id: tuple[str, ...], others: bool) -> None:
         current = bool(own.get(each, {}).get("current"))
         ended.append({"id": each, "own": each in own, "current": current})
         if session.output == "table":
-            told = "; it was the one in use: log in again" if current else ""
+            told = "; it was the one in use: log in again with 'corral login URL'" if current else ""
             show_done(session.output, ended[-1], f"session '{each}' is ended{told}")
     if session.output != "table":
         show_list(session.output, ended, columns=())

@@ -42,6 +42,14 @@ def warn_of_command_line(token: str | None) -> None:
         )
 
 
+def warn_of_recovery_code(code: str | None) -> None:
+    """`-` is no code: it is asked for."""
+    if code and code != "-":
+        note(
+            "others on this host can see a code on a command line: give --recovery-code without it, and you are asked"
+        )
+
+
 def secret_in(path: str, what: str) -> str:
     """The only line of a file; `-`: of standard input, where a person at a terminal is asked without showing it."""
     if path == "-" and sys.stdin.isatty():

@@ -73,7 +73,11 @@ def _change_own(session: ApiSession, new_file: str | None, current_file: str | N
         field="new",
     )
     kept = _keep(session.client, str(answer["token"]))
-    told = "all other sessions have ended" if kept else "all sessions have ended: log in again"
+    told = (
+        "all other sessions have ended"
+        if kept
+        else "all sessions have ended: log in again with 'corral login URL'"
+    )
     result = {"user": answer.get("user"), "session": answer.get("session") if kept else None}
     show_done(session.output, result, f"user '{me['user']}' has another password; {told}", name="user")
 
@@ -85,7 +89,7 @@ def _keep(client: Client, token: str) -> bool:
         if context_store.renew_token(context_store.default_path(os.environ), client.token or "", token):
             return True
     except CommandFailure as failure:
-        failure.hint = "the password is changed; log in again"
+        failure.hint = "the password is changed; log in again with 'corral login URL'"
         raise
     client.token = token
     with contextlib.suppress(CommandFailure):

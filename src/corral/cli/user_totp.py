@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -10,13 +11,25 @@ from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
 from corral.cli.failure import CommandRefused, WrongUsage, note, report
-from corral.cli.password_login import second_factor
+from corral.cli.password_login import ASKED, second_factor
 from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import show_done
 from corral.cli.terminal.prompts import ask, is_terminal, password, password_file_option
+from corral.cli.token_options import warn_of_recovery_code
 from corral.cli.user_credentials import USERS, require_login
 
+F = TypeVar("F", bound=Callable[..., Any])
 OWN: Final = "/api/v1/auth/totp"
+
+
+def _recovery_code(what: str) -> Callable[[F], F]:
+    return click.option(
+        "--recovery-code",
+        is_flag=False,
+        flag_value=ASKED,
+        metavar="[CODE]",
+        help=f"{what}; without CODE you are asked.",
+    )
 
 
 @click.group(cls=Noun)
@@ -37,7 +50,7 @@ def enable(session: ApiSession, password_file: str | None) -> None:
     note(f"  secret:  {setup.get('secret')}")
     note(f"  address: {setup.get('uri')}")
     codes = _confirmed(session, str(setup.get("setup")))
-    _show_codes(session, codes, f"user '{me['user']}' has a second factor.")
+    _show_codes(session, codes, f"user '{me['user']}' has a second factor. ")
 
 
 def _confirmed(session: ApiSession, setup: str) -> Any:
@@ -54,7 +67,7 @@ def _confirmed(session: ApiSession, setup: str) -> Any:
 def _show_codes(session: ApiSession, made: Any, sentence: str) -> None:
     codes = list(made.get("codes", ()))
     if session.output in ("table", "name"):
-        note(f"{sentence} Keep these recovery codes, each good for one login without the app;")
+        note(f"{sentence}Keep these recovery codes, each good for one login without the app;")
         note("they are shown this once, and earlier ones are void:")
         click.echo("\n".join(codes))
     else:
@@ -64,13 +77,14 @@ def _show_codes(session: ApiSession, made: Any, sentence: str) -> None:
 @totp.command()
 @click.argument("user", required=False, metavar="[NAME]")
 @password_file_option
-@click.option("--recovery-code", metavar="CODE", help="Your own: a recovery code in place of the app's.")
+@_recovery_code("Your own: a recovery code in place of the app's")
 @yes_option
 @api_command
 def remove(
     session: ApiSession, user: str | None, password_file: str | None, recovery_code: str | None, yes: bool
 ) -> None:
     """Remove your own, or that of a user who has lost it."""
+    warn_of_recovery_code(recovery_code)
     if user is None:
         me = require_login(session.client)
         shown = {"password": password(password_file), **second_factor(recovery_code)}
@@ -88,10 +102,11 @@ def remove(
 
 @totp.command("recovery-codes")
 @password_file_option
-@click.option("--recovery-code", metavar="CODE", help="A recovery code in place of the app's.")
+@_recovery_code("A recovery code in place of the app's")
 @api_command
 def recovery_codes(session: ApiSession, password_file: str | None, recovery_code: str | None) -> None:
     """Make new recovery codes; the earlier ones are void."""
+    warn_of_recovery_code(recovery_code)
     require_login(session.client)
     shown = {"password": password(password_file), **second_factor(recovery_code)}
     made = session.client.post("/api/v1/auth/recovery-codes", shown)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 from cryptography import x509
-from stand_in_controller import PROGRAM, Request, StandIn
+from stand_in_controller import PROGRAM, Request, StandIn, refused
 
 Corral = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -84,6 +84,19 @@ def test_roles_that_a_provider_gives_are_listed_and_marked(corral: Corral, serve
     server.answers["GET", "/api/v1/users"] = (200, {"items": [anna], "next": None})
     assert "OPERATOR (groups lobby*) [provider]" in corral("user", "list").stdout
     assert "Anna Example" in corral("user", "list", "-o", "wide").stdout
+
+
+def test_hints_of_the_api_name_commands(corral: Corral, server: StandIn) -> None:
+    for hint, shown in (
+        ("log in again", f"hint: log in again: corral login {server.url}\n"),
+        ("set one up: POST /api/v1/auth/totp", "hint: set one up: corral user totp enable\n"),
+        (
+            "remove it first: POST /api/v1/auth/totp/remove",
+            "hint: remove it first: corral user totp remove\n",
+        ),
+    ):
+        server.answers["GET", "/api/v1/roles"] = refused(409, "CONFLICT", "no", hint=hint)
+        assert shown in corral("role", "list").stderr
 
 
 def test_tokens_events_and_audit_are_lists(corral: Corral, server: StandIn) -> None:

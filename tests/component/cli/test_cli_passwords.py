@@ -177,10 +177,12 @@ async def test_recovery_codes_are_used_renewed_and_remove_the_second_factor(
     assert (script.returncode, "use --recovery-code" in script.stderr) == (2, True)
     first = await ada.run(*login, "--recovery-code", codes[0], "-o", "json")
     assert json.loads(first.stdout)["recovery_codes_left"] == 9
+    assert "others on this host can see a code on a command line" in first.stderr
     assert (await ada.run(*login, "--recovery-code", codes[0])).returncode == 1, "it is used"
-    renewal = ("user", "totp", "recovery-codes", "--password-file", password, "--recovery-code")
-    renewed = await ada.run(*renewal, codes[1])
+    renewal = ("user", "totp", "recovery-codes", "--password-file", password)
+    renewed = await ada.run(*renewal, "--recovery-code", codes[1])
     assert (renewed.returncode, len(renewed.stdout.split())) == (0, 10)
+    assert "\nKeep these recovery codes" in renewed.stderr
     removal = ("user", "totp", "remove", "--password-file", password, "--recovery-code")
     assert (await ada.run(*removal, codes[2])).returncode == 1, "it is void"
     gone = await ada.run(*removal, renewed.stdout.split()[0])

@@ -16,6 +16,14 @@ _MAYBE_TLS: Final = "; if it speaks TLS, write https://"
 _OTHER_NAMES: Final = frozenset({62, 64})
 _WRONG_TIMES: Final = frozenset({9, 10})
 """OpenSSL's codes: the name or the address is another one; not valid yet, or no longer."""
+_LOG_IN: Final = "log in again"
+_COMMANDS: Final = (
+    ("POST /api/v1/auth/login, or 'corral login'", "corral login URL"),
+    ("POST /api/v1/auth/totp/remove", "corral user totp remove"),
+    ("POST /api/v1/auth/totp", "corral user totp enable"),
+    ("POST /api/v1/auth/password", "corral user password"),
+)
+"""Requests that hints of the API name, the longer ones first, and the commands that send them."""
 _REQUEST_ID: Final = "X-Request-Id"
 _OF_PROXIES: Final = frozenset({502, 503, 504})
 """Answers of proxies while a controller is away."""
@@ -48,7 +56,7 @@ class ApiAnswers:
             return self.not_ours(f"status {status}", passing=status in _OF_PROXIES)
         return CommandRefused(
             message,
-            hint=str(error["hint"]) if error.get("hint") else None,
+            hint=self._hint(str(error["hint"])) if error.get("hint") else None,
             code=code,
             status=status,
             field=str(error.get("field") or ""),
@@ -56,6 +64,14 @@ class ApiAnswers:
             retry_after=_seconds(response.getheader("Retry-After")),
             details=_details(error.get("errors")),
         )
+
+    def _hint(self, hint: str) -> str:
+        """What to do next in the words of this command line."""
+        if hint == _LOG_IN:
+            return f"{hint}: corral login {self._url}"
+        for request, command in _COMMANDS:
+            hint = hint.replace(request, command)
+        return hint
 
     def not_ours(self, what: str, *, passing: bool = False) -> Unreachable:
         return Unreachable(
