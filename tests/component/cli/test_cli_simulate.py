@@ -161,8 +161,7 @@ def test_what_is_not_as_expected_ends_with_1_and_is_named(offline, path):
 
 def test_the_same_seed_gives_the_same_bytes_in_any_process(offline):
     runs = [
-        offline("simulate", "-", "-o", "json", input=NOISY, PYTHONHASHSEED=hashes)
-        for hashes in ("1", "2")
+        offline("simulate", "-", "-o", "json", input=NOISY, PYTHONHASHSEED=hashes) for hashes in ("1", "2")
     ]
     assert [run.returncode for run in runs] == [0, 0]
     assert len({run.stdout for run in runs}) == 1
