@@ -40,7 +40,10 @@ async def test_somebody_sees_and_ends_the_own_sessions(api: LocalController, tmp
     assert (await laptop.run("whoami")).returncode == 1
     assert (await ada.run("session", "end", "--others")).stdout == "there is no other session\n"
     last = await ada.run("session", "end", own["id"])
-    assert last.stdout == f"session '{own['id']}' is ended; it was the one in use: log in again\n"
+    assert (
+        last.stdout
+        == f"session '{own['id']}' is ended; it was the one in use: log in again with 'corral login URL'\n"
+    )
     assert (await ada.run("whoami")).returncode == 1
 
 
