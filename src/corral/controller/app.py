@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 from prometheus_client import Gauge
 
-from corral.controller.accounts.passwords import Passwords
+from corral.controller.accounts.passwords import HashCost, Passwords
 from corral.controller.http.messages.request import AsgiApp
 from corral.controller.http.pipeline.api import Api
 from corral.controller.http.pipeline.api_context import ProcessContext
@@ -110,18 +110,19 @@ async def open_controller(
     logs: LogPort,
     clock: Clock | None = None,
     entropy: Entropy | None = None,
+    hash_cost: HashCost | None = None,
     found_cluster: bool = False,
     accept_older_store: bool = False,
 ) -> AsyncIterator[ControllerApp]:
     """A controller on its data directory, until the context is left.
 
     `found_cluster`: create a new cluster also where there was one; `accept_older_store`: go on with a store that has
-    lost what this controller has seen. Both are meant for one start.
+    lost what this controller has seen. Both are meant for one start. `hash_cost` is for tests.
     """
-    clock = clock or SystemClock()
+    clock, entropy = clock or SystemClock(), entropy or SystemEntropy()
     shutdown = Shutdown(_STAGE_SHARES, budget=config.shutdown.budget_seconds, clock=clock)
     opening = _ControllerStart(
-        config, logs=logs, clock=clock, entropy=entropy or SystemEntropy(), shutdown=shutdown
+        config, logs=logs, clock=clock, entropy=entropy, hash_cost=hash_cost, shutdown=shutdown
     )
     try:
         yield await opening.open(found_cluster=found_cluster, accept_older_store=accept_older_store)
@@ -133,12 +134,20 @@ class _ControllerStart:
     """The order in which a controller is opened. Each step adds its closing to the shutdown at once."""
 
     def __init__(
-        self, config: ControllerConfig, *, logs: LogPort, clock: Clock, entropy: Entropy, shutdown: Shutdown
+        self,
+        config: ControllerConfig,
+        *,
+        logs: LogPort,
+        clock: Clock,
+        entropy: Entropy,
+        hash_cost: HashCost | None,
+        shutdown: Shutdown,
     ) -> None:
         self._config = config
         self._logs = logs
         self._clock = clock
         self._entropy = entropy
+        self._hash_cost = hash_cost
         self._shutdown = shutdown
         self._rest = contextlib.AsyncExitStack()
         self._ports = ChosenPorts()
@@ -214,7 +223,7 @@ class _ControllerStart:
         return store
 
     def _process_context(self, role: ControllerRole) -> ProcessContext:
-        passwords = Passwords(entropy=self._entropy)
+        passwords = Passwords(entropy=self._entropy, cost=self._hash_cost)
         self._rest.push_async_callback(passwords.close)
         return process_context(
             self._config,

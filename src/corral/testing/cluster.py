@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from corral.controller.accounts.passwords import HashCost
 from corral.controller.app import ControllerApp, open_controller
 from corral.controller.distribution.node_needs import Needs
 from corral.daemon.app import DaemonApp, open_daemon
@@ -63,6 +64,7 @@ class RecordedLog:
             sink(record)
 
 
+CHEAP_HASHES: Final = HashCost(memory_kib=64, passes=1)
 FAST: Final = {
     "http.listen": "127.0.0.1:0",
     "grpc.listen": "127.0.0.1:0",
@@ -208,6 +210,7 @@ class LocalCluster:
         name: str = "controller",
         *,
         clock: Clock | None = None,
+        hash_cost: HashCost | None = None,
         wait: bool = True,
         via: FaultProxy | None = None,
         found_cluster: bool = False,
@@ -215,13 +218,19 @@ class LocalCluster:
         **flags: Any,
     ) -> LocalController:
         """Start a controller; with `wait` it leads or is on standby when this returns. With `via` all daemons
-        know it only by the proxy's address."""
+        know it only by the proxy's address. With `CHEAP_HASHES` passwords are hashed quickly; it refuses the hashes
+        of others then, which cost more."""
         if via is not None:
             flags["grpc__advertise"] = via.address
         config = controller_config(self._directory / name, **flags)
         log = RecordedLog()
         opened = open_controller(
-            config, logs=log, clock=clock, found_cluster=found_cluster, accept_older_store=accept_older_store
+            config,
+            logs=log,
+            clock=clock,
+            hash_cost=hash_cost,
+            found_cluster=found_cluster,
+            accept_older_store=accept_older_store,
         )
         app = await self._stack.enter_async_context(opened)
         if via is not None:

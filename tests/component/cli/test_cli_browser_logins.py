@@ -11,14 +11,14 @@ import pytest
 from people import Person, logged_in, make_user
 from stand_in_controller import StandIn, refused
 
-from corral.testing.cluster import LocalCluster, LocalController
+from corral.testing.cluster import CHEAP_HASHES, LocalCluster, LocalController
 from corral.testing.waiting import eventually
 
 
 @pytest.fixture
 async def api(scratch: pathlib.Path) -> AsyncIterator[LocalController]:
     async with LocalCluster(scratch) as cluster:
-        yield await cluster.controller()
+        yield await cluster.controller(hash_cost=CHEAP_HASHES)
 
 
 def waiting_code(api: LocalController) -> str:

@@ -11,13 +11,13 @@ import pytest
 from people import OTHER, PASSWORD, Person, administrator, logged_in, make_user
 from stand_in_controller import StandIn, refused
 
-from corral.testing.cluster import LocalCluster, LocalController
+from corral.testing.cluster import CHEAP_HASHES, LocalCluster, LocalController
 
 
 @pytest.fixture
 async def api(scratch: pathlib.Path) -> AsyncIterator[LocalController]:
     async with LocalCluster(scratch) as cluster:
-        yield await cluster.controller()
+        yield await cluster.controller(hash_cost=CHEAP_HASHES)
 
 
 async def test_somebody_at_a_terminal_is_asked_for_name_and_password_and_remembered(

@@ -11,7 +11,7 @@ import pyotp
 import pytest
 from people import OTHER, PASSWORD, Person, administrator, logged_in, make_user
 
-from corral.testing.cluster import LocalCluster, LocalController
+from corral.testing.cluster import CHEAP_HASHES, LocalCluster, LocalController
 from corral.testing.stepped_clock import SteppedClock
 
 STEP = 30.0
@@ -20,7 +20,7 @@ STEP = 30.0
 @pytest.fixture
 async def api(scratch: pathlib.Path, clock: SteppedClock) -> AsyncIterator[LocalController]:
     async with LocalCluster(scratch) as cluster:
-        yield await cluster.controller(clock=clock)
+        yield await cluster.controller(clock=clock, hash_cost=CHEAP_HASHES)
 
 
 @pytest.fixture

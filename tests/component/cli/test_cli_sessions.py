@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator
 import pytest
 from people import Person, administrator, logged_in, make_user
 
-from corral.testing.cluster import LocalCluster, LocalController
+from corral.testing.cluster import CHEAP_HASHES, LocalCluster, LocalController
 
 
 @pytest.fixture
 async def api(scratch: pathlib.Path) -> AsyncIterator[LocalController]:
     async with LocalCluster(scratch) as cluster:
-        yield await cluster.controller()
+        yield await cluster.controller(hash_cost=CHEAP_HASHES)
 
 
 async def ids(person: Person, *flags: str) -> set[str]:
