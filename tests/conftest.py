@@ -12,6 +12,8 @@ import tempfile
 import hypothesis
 import pytest
 
+from corral.testing.postgres_server import PostgresServer
+
 pytest_plugins = ["corral.testing.pytest_plugin"]
 
 DURATIONS = pathlib.Path(__file__).parent / "durations.json"
@@ -101,6 +103,14 @@ def all_items(request):
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     left_out = any(config.getoption(name) for name in ("ignore", "ignore_glob", "deselect"))
     return config.stash[ALL_ITEMS] if whole and not left_out else None
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """One server for each worker, with a database for each test. A test that asks for it in its course needs it from
+    the beginning: the leak check counts children."""
+    with PostgresServer() as server:
+        yield server
 
 
 @pytest.fixture

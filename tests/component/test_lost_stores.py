@@ -15,17 +15,10 @@ from corral.controller.term.admin_token import make_admin_token
 from corral.errors import Code, Rejected
 from corral.store.engine_selection import open_store
 from corral.testing.cluster import LocalCluster, controller_config
-from corral.testing.postgres_server import PostgresServer
 from corral.testing.processes import ProcessCluster
 from corral.testing.waiting import eventually
 
 LEASE = {"lease__ttl_seconds": 2, "lease__renew_seconds": 0.3, "lease__margin_seconds": 0.5}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def postgres():
-    with PostgresServer() as server:
-        yield server
 
 
 def contents(directory) -> dict[str, bytes]:

@@ -106,7 +106,7 @@ class PostgresServer:
         """A fresh, empty database; yields its URL and drops it afterwards."""
         self._databases += 1
         name = f"test_{os.getpid()}_{self._databases}"
-        await _execute(self.url(), f"create database {name} template template0")
+        await _execute(self.url(), f"create database {name} template template0 strategy file_copy")
         try:
             yield self.url(name)
         finally:

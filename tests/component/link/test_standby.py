@@ -19,12 +19,6 @@ from corral.testing.waiting import eventually
 LEASE = {"lease__ttl_seconds": 2, "lease__renew_seconds": 0.3, "lease__margin_seconds": 0.5}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def postgres():
-    with PostgresServer() as server:
-        yield server
-
-
 @pytest.fixture
 async def store(postgres):
     async with postgres.database() as url:

@@ -8,14 +8,11 @@ from data_rig import office_of
 from valkey_server import ValkeyServer
 
 from corral.store.engine_selection import open_store
-from corral.testing.postgres_server import PostgresServer
 
 
 @pytest.fixture(scope="session", autouse=True)
-def postgres():
-    """Started before the first test, for the leak check counts children."""
-    with PostgresServer() as server:
-        yield server
+def _postgres_from_the_beginning(postgres):
+    pass
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -294,12 +294,6 @@ async def test_files_of_a_package_whose_signature_no_longer_holds_go_nowhere(
     assert PLUGIN not in site.files(instance)
 
 
-@pytest.fixture(scope="module")
-def postgres():
-    with PostgresServer() as server:
-        yield server
-
-
 @pytest.fixture
 async def store(postgres: PostgresServer) -> AsyncIterator[str]:
     async with postgres.database() as url:

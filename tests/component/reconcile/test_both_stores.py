@@ -8,14 +8,7 @@ import pytest
 from pretend_node import S
 
 from corral.controller.instances.instance_changes import start_instance
-from corral.testing.postgres_server import PostgresServer
 from corral.testing.waiting import eventually
-
-
-@pytest.fixture(scope="module")
-def postgres():
-    with PostgresServer() as server:
-        yield server
 
 
 @pytest.fixture

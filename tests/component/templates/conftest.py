@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 from moved_clock import MovedClock
@@ -13,23 +13,16 @@ from corral.store.port import Store
 from corral.testing.postgres_server import PostgresServer
 
 
-@pytest.fixture(scope="session", autouse=True)
-def templates_postgres() -> Iterator[PostgresServer]:
-    """Started before the first test, for the leak check counts children."""
-    with PostgresServer() as server:
-        yield server
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 async def store(
-    request: pytest.FixtureRequest, templates_postgres: PostgresServer, scratch: pathlib.Path
+    request: pytest.FixtureRequest, postgres: PostgresServer, scratch: pathlib.Path
 ) -> AsyncIterator[Store]:
     if request.param == "sqlite":
         store = await open_store("sqlite", data=scratch / "store")
         yield store
         await store.close()
     else:
-        async with templates_postgres.database() as url:
+        async with postgres.database() as url:
             store = await open_store(url, data=scratch)
             yield store
             await store.close()

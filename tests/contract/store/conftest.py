@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 from store_cases import Desk as Desk
@@ -14,11 +14,8 @@ from corral.testing.postgres_server import PostgresServer
 
 
 @pytest.fixture(scope="session", autouse=True)
-def postgres() -> Iterator[PostgresServer]:
-    """One server for each worker; it really stops, and leaves nothing behind. Started before the
-    first test, for the leak check counts children."""
-    with PostgresServer() as server:
-        yield server
+def _postgres_from_the_beginning(postgres: PostgresServer) -> None:
+    pass
 
 
 @pytest.fixture
