@@ -21,6 +21,7 @@ async def housekeeping(controller) -> Housekeeping:
         config=controller.app.config,
         store=controller.app.store,
         ledger=term.ledger,
+        user_sessions=term.http.user_sessions,
         epoch=term.epoch,
         clock=controller.app.clock,
     )

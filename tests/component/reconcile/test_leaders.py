@@ -218,6 +218,7 @@ async def test_the_past_is_bounded(fleet, clock):
         config=fleet.controller.app.config,
         store=fleet.controller.app.store,
         ledger=fleet.term.ledger,
+        user_sessions=fleet.term.http.user_sessions,
         epoch=fleet.term.epoch,
         clock=clock,
     )

@@ -144,10 +144,12 @@ async def test_other_headers_about_a_client_are_not_read() -> None:
     assert (asked.address, asked.is_secure) == ("127.0.0.1", False)
 
 
-@pytest.mark.parametrize("name", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "Via"])
+@pytest.mark.parametrize(
+    "name", ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "Forwarded", "X-Real-IP", "Via"]
+)
 async def test_a_request_that_was_passed_on_is_known_as_such_whoever_did_it(name: str) -> None:
     assert (await seen((name, "?"), peer=PERSON)).is_forwarded
-    assert not (await seen(("X-Forwarded-Proto", "https"), peer=PERSON)).is_forwarded
+    assert not (await seen(("X-Request-Id", "?"), peer=PERSON)).is_forwarded
 
 
 def test_the_first_administrator_is_sent_to_the_proxy_if_that_has_tls() -> None:
