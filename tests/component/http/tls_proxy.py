@@ -8,7 +8,9 @@ import contextlib
 import os
 import pathlib
 import re
+import shutil
 import ssl
+import sys
 from collections.abc import AsyncIterator
 from typing import Final, Protocol
 
@@ -110,6 +112,14 @@ def of_guide(path: str) -> str:
     return found[1]
 
 
+def installed(program: str) -> str:
+    """Its path: that of the machine, or the one that `tools/install_test_programs.sh` unpacked."""
+    unpacked = pathlib.Path(sys.prefix) / "programs/usr"
+    found = shutil.which(program, path=f"{os.environ['PATH']}:{unpacked}/sbin:{unpacked}/bin")
+    assert found is not None, f"{program} is missing: run make setup"
+    return found
+
+
 class InstalledProxy:
     """A program, started once it is known where requests go."""
 
@@ -161,7 +171,7 @@ events {{}}
 http {{ access_log off; {paths} {site} }}
 """
         (self.directory / "nginx.conf").write_text(main)
-        return ["nginx", "-e", "stderr", "-p", str(self.directory), "-c", str(self.directory / "nginx.conf")]
+        return [installed("nginx"), "-e", "stderr", "-p", str(self.directory), "-c", str(self.directory / "nginx.conf")]
 
 
 class Caddy(InstalledProxy):
@@ -174,7 +184,7 @@ class Caddy(InstalledProxy):
         options = "{\n    admin off\n    auto_https disable_redirects\n    skip_install_trust\n}\n"
         path = self.directory / "Caddyfile"
         path.write_text(options + site)
-        return ["caddy", "run", "--config", str(path), "--adapter", "caddyfile"]
+        return [installed("caddy"), "run", "--config", str(path), "--adapter", "caddyfile"]
 
 
 @contextlib.asynccontextmanager
