@@ -8,10 +8,11 @@ test can call it with these parts alone.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import operator
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from corral.controller.http.pipeline.api_context import TermContext
@@ -27,15 +28,21 @@ Pick = Callable[[TermContext], Any]
 def bound(handler: Callable[..., T], *, given: int) -> Callable[..., T]:
     """`handler` as a function of a term and of the last `given` of its arguments. ValueError when it declares
     what is no part of a term."""
-    parameters = list(inspect.signature(handler).parameters)
-    declared = parameters[: len(parameters) - given]
-    types = typing.get_type_hints(handler)
-    picks = [_pick(name, types.get(name), of=handler.__qualname__) for name in declared]
+    picks = _picks(handler, given)
 
     def call(leading: TermContext, *arguments: object) -> T:
         return handler(*[pick(leading) for pick in picks], *arguments)
 
     return call
+
+
+@functools.cache
+def _picks(handler: Callable[..., Any], given: int) -> Sequence[Pick]:
+    """Once for each handler, also where many controllers live in one process: types are text until they are read."""
+    parameters = list(inspect.signature(handler).parameters)
+    declared = parameters[: len(parameters) - given]
+    types = typing.get_type_hints(handler)
+    return [_pick(name, types.get(name), of=handler.__qualname__) for name in declared]
 
 
 def _pick(name: str, kind: Any, *, of: str) -> Pick:
