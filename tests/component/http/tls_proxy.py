@@ -171,7 +171,15 @@ events {{}}
 http {{ access_log off; {paths} {site} }}
 """
         (self.directory / "nginx.conf").write_text(main)
-        return [installed("nginx"), "-e", "stderr", "-p", str(self.directory), "-c", str(self.directory / "nginx.conf")]
+        return [
+            installed("nginx"),
+            "-e",
+            "stderr",
+            "-p",
+            str(self.directory),
+            "-c",
+            str(self.directory / "nginx.conf"),
+        ]
 
 
 class Caddy(InstalledProxy):
