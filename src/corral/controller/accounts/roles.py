@@ -19,7 +19,7 @@ _NAMED = 5
 
 def creation(record: RoleRecord) -> tuple[Step, ...]:
     return (
-        ROLES.put_checked(record.name, record, expect=ABSENT),
+        ROLES.put(record.name, record, expect=ABSENT),
         Draft(type=EventType.ROLE_CREATED, subject=record.name, data=_data(record)),
     )
 
@@ -29,7 +29,7 @@ def update(state: ClusterState, name: str, **changes: object) -> tuple[RoleRecor
     have it end: rights rise with a new session alone."""
     stored = state.roles.require(name)
     record = msgspec.structs.replace(stored.record, **changes)
-    steps: list[Step] = [ROLES.put_checked(record.name, record, expect=stored.revision)]
+    steps: list[Step] = [ROLES.put(record.name, record, expect=stored.revision)]
     if not record.granted <= stored.record.granted:
         having = {each.record.name for each in state.users if _has(each.record, name)}
         sessions = (each for each in state.user_sessions if each.record.user in having)

@@ -55,7 +55,7 @@ def administrator(
 
 def creation(record: UserRecord) -> tuple[Step, ...]:
     return (
-        USERS.put_checked(record.name, record, expect=ABSENT),
+        USERS.put(record.name, record, expect=ABSENT),
         Draft(type=EventType.USER_CREATED, subject=record.name, data={"bindings": _shown(record.bindings)}),
     )
 
@@ -65,7 +65,7 @@ def update(state: ClusterState, name: str, **changes: object) -> tuple[UserRecor
     of a user end with another role or another password."""
     stored = state.users.require(name)
     record = msgspec.structs.replace(stored.record, **changes)
-    steps: list[Step] = [USERS.put_checked(record.name, record, expect=stored.revision)]
+    steps: list[Step] = [USERS.put(record.name, record, expect=stored.revision)]
     steps += _keep_an_admin(state, stored.record, record)
     if record.password_hash != stored.record.password_hash:
         steps += _end_sessions(state, record.name, reason="an administrator changed the password")

@@ -40,6 +40,8 @@ from corral.store.port import CHAINED_JOURNAL, Append, Delete, Put, encode
 
 R = TypeVar("R", bound=Record)
 
+_SHOWN: Final = 200
+
 
 class Typed(Generic[R]):
     """A named place of the store that holds records of one type."""
@@ -57,19 +59,18 @@ class StateCollection(Typed[R]):
     """Documents by id."""
 
     def put(self, id: str, record: R, *, expect: int | None) -> Put:
-        return Put(collection=self.name, id=id, body=encode(record), expect=expect)
-
-    def put_checked(self, id: str, record: R, *, expect: int | None) -> Put:
-        """The same for a record with texts of others. INVALID_FIELD for what could be stored and never be read again: bounds of
-        fields hold for what is read, not for what is constructed."""
-        put = self.put(id, record, expect=expect)
+        """INVALID_FIELD for what could be stored and never be read again: bounds of fields hold for what is read, not for
+        what is constructed, and memory is read from what was stored."""
+        body = encode(record)
         try:
-            self.decode(put.body)
+            self.decode(body)
         except msgspec.ValidationError as error:
             raise Rejected(
-                Code.INVALID_FIELD, f"it cannot be stored: {error}", hint="use shorter or fewer values"
+                Code.INVALID_FIELD,
+                f"{self.name}/{id[:_SHOWN]} cannot be stored: {error}",
+                hint="use shorter or fewer values",
             ) from error
-        return put
+        return Put(collection=self.name, id=id, body=body, expect=expect)
 
     def delete(self, id: str, *, expect: int | None) -> Delete:
         return Delete(collection=self.name, id=id, expect=expect)
