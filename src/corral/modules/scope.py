@@ -230,11 +230,13 @@ class Scope:
         answer: type[T],
         deadline: float,
         blame: bool = True,
+        target: str = "",
     ) -> T:
         """Call the module, counted and watched by the breaker. `what` names the call in reasons, such as
-        `event:GROUP_CREATED`. Without `blame` an overrun is not counted against it: the caller's deadline was
-        shorter than the module's. Raises what `ModuleProcess.call` raises."""
-        with self._watch(what, blame=blame):
+        `event:GROUP_CREATED`; `target` is what answers it, where several do. Without `blame` an overrun is not
+        counted against it: the caller's deadline was shorter than the module's. Raises what
+        `ModuleProcess.call` raises."""
+        with self._watch(what, target=target or what, blame=blame):
             return await self.process.call(method, body, answer=answer, deadline=deadline)
 
     @contextlib.asynccontextmanager
@@ -244,14 +246,14 @@ class Scope:
         """Like `call`, for answers that come in chunks. Only the answer's head is timed and watched: the
         speed of the rest depends on the reader."""
         opening = self.process.stream(method, body, answer=answer, deadline=deadline)
-        with self._watch(what, blame=True):
+        with self._watch(what, target=what, blame=True):
             head = await opening.__aenter__()
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_exit(opening.__aexit__)
             yield head
 
     @contextlib.contextmanager
-    def _watch(self, what: str, *, blame: bool) -> Iterator[None]:
+    def _watch(self, what: str, *, target: str, blame: bool) -> Iterator[None]:
         began = self._clock.monotonic()
         try:
             yield
@@ -259,20 +261,20 @@ class Scope:
             self.counts.failures += 1
             self.counts.overruns += 1
             if blame:
-                self.breaker.overran(what, began=began, ended=self._clock.monotonic())
+                self.breaker.overran(target, what=what, began=began, ended=self._clock.monotonic())
             raise
         except asyncio.CancelledError:
             raise
         except ModuleRaised as error:
             self.counts.failures += 1
-            self.breaker.answered(what)
+            self.breaker.answered(target)
             self._note_failure(what, error)
             raise
         except BaseException:  # the call was never sent, or the process is gone: no evidence that it answers
             self.counts.failures += 1
             raise
         else:
-            self.breaker.answered(what)
+            self.breaker.answered(target)
         finally:
             self.counts.took(self._clock.monotonic() - began)
 

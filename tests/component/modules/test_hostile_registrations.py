@@ -9,6 +9,7 @@ import pytest
 from hostile_rig import code_of, pen
 from hostile_zoo import beast_archive, harmless_archive
 
+from corral.testing.api_calls import create_group
 from corral.testing.cluster import LocalCluster
 from corral.testing.waiting import eventually
 
@@ -185,8 +186,7 @@ async def test_who_subscribes_to_everything_and_is_slow_holds_up_nobody(
             found = await made.info("beast")
             if found["live"] is not None and found["live"]["overruns"] > overruns:
                 overruns = found["live"]["overruns"]
-                body = {"name": f"t{overruns}", "role": "VIEWER"}
-                await made.controller.call("POST", "/api/v1/tokens", body)
+                await create_group(made.controller, f"g{overruns}", ["serve"], min=0)
             return bool(found["phase"] == "FAILED")
 
         await eventually(given_up, deadline=60)

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 OVERRUNS: Final = 3
-"""Overruns in a row of the same hook, route, task, event or capability that open the breaker."""
+"""Overruns in a row of the same hook, route, task, subscription or capability that open the breaker."""
 _MOST_NAMES: Final = 1000
 """Most names counted; beyond that the oldest count is forgotten."""
 
@@ -24,8 +24,8 @@ class _Circuit:
 
 
 class Breaker:
-    """Counts overruns in a row for each call target, by its name: answers of other targets meanwhile do not
-    reset it. It opens once; `opened` is called with the name of the target.
+    """Counts overruns in a row for each call target: answers of other targets meanwhile do not reset it. It opens once;
+    `opened` is called with the name of the call.
 
     Concurrent calls count as one overrun, not many: an overrun counts only if its call began after the last
     one that counted had ended. So a few callers with short deadlines cannot open it at once.
@@ -37,16 +37,16 @@ class Breaker:
         self._rows: dict[str, _Circuit] = {}
         self.open = False
 
-    def answered(self, what: str) -> None:
+    def answered(self, target: str) -> None:
         """The module answered this in time, with a value or an exception."""
-        self._rows.pop(what, None)
+        self._rows.pop(target, None)
 
-    def overran(self, what: str, *, began: float, ended: float) -> None:
-        row = self._rows.get(what)
+    def overran(self, target: str, *, what: str, began: float, ended: float) -> None:
+        row = self._rows.get(target)
         if row is None:
             if len(self._rows) >= _MOST_NAMES:
                 del self._rows[next(iter(self._rows))]
-            row = self._rows[what] = _Circuit()
+            row = self._rows[target] = _Circuit()
         if began < row.silent_since:
             return
         row.silent_since = ended

@@ -92,6 +92,7 @@ class SubscriptionDelivery:
                     Delivery(subscription=self._number, events=tuple(batch)),
                     answer=Nothing,
                     deadline=min(LONGEST_DELIVERY, self._scope.hook_deadline * len(batch)),
+                    target=f"subscription:{self._number}",
                 )
             except Retryable as error:
                 if error.code is Code.MODULE_BUSY:
