@@ -209,7 +209,8 @@ async def test_modules_of_both_hosts_run_as_that_user_and_their_hosts_act_for_th
     assert user_of(side) == user_of(instance["pid"]) == os.geteuid()
     assert (directory / "facts").stat().st_uid == os.geteuid()
     assert readable(estate.data, python=python) == []
-    assert readable(scratch / "n1", python=python) == []
+    # For the workloads of all users, and no secret.
+    assert readable(scratch / "n1", python=python) == [str(scratch / "n1/authority.pem")]
 
 
 def readable(data: pathlib.Path, *, python: str) -> list[str]:
