@@ -328,3 +328,25 @@ async def test_a_node_counts_the_instances_that_live_on_it(client: httpx.AsyncCl
     assert (await client.get("/api/v1/nodes/node-1")).json()["instances"] == 2
     await rig.report(first.id, state=InstanceState.STOPPED)
     assert (await client.get("/api/v1/nodes/node-1")).json()["instances"] == 1
+
+
+@pytest.mark.trap("T27")
+@pytest.mark.parametrize(
+    "limit",
+    [{"max": 3}, {"max": 999, "ports": {"primary": {"range": [30000, 30002]}}}, {"max": 999, "memory_mb": 1300}],
+    ids=["maximum", "ports", "memory"],
+)
+async def test_of_a_hundred_creates_at_once_where_one_more_fits_exactly_one_succeeds(
+    client: httpx.AsyncClient, rig: Rig, limit: dict[str, Any]
+) -> None:
+    await rig.online(memory_mb=4096)
+    await rig.group(**limit)
+
+    async def create() -> int:
+        return (await client.post(INSTANCES, json={"group": "lobby"})).status_code
+
+    assert [await create(), await create()] == [201, 201]
+    answers = await asyncio.gather(*(create() for _ in range(100)))
+    assert sorted(answers) == [201] + [409] * 99
+    found = (await client.get(INSTANCES, params={"live": True})).json()["items"]
+    assert len(found) == 3
