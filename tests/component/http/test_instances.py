@@ -333,7 +333,11 @@ async def test_a_node_counts_the_instances_that_live_on_it(client: httpx.AsyncCl
 @pytest.mark.trap("T27")
 @pytest.mark.parametrize(
     "limit",
-    [{"max": 3}, {"max": 999, "ports": {"primary": {"range": [30000, 30002]}}}, {"max": 999, "memory_mb": 1300}],
+    [
+        {"max": 3},
+        {"max": 999, "ports": {"primary": {"range": [30000, 30002]}}},
+        {"max": 999, "memory_mb": 1300},
+    ],
     ids=["maximum", "ports", "memory"],
 )
 async def test_of_a_hundred_creates_at_once_where_one_more_fits_exactly_one_succeeds(
