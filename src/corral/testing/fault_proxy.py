@@ -46,9 +46,8 @@ class FaultProxy:
         return f"{host}:{port}"
 
     def retarget(self, target: str) -> None:
-        """New connections go there."""
-        host, _, port = target.rpartition(":")
-        self._target = (host.strip("[]"), int(port))
+        """New connections go there: to `host:port`, or to the path of a socket."""
+        self._target = target
 
     async def cut(self, *, refuse: bool = True) -> None:
         """Reset every connection; with `refuse` also those that come, until `heal`."""
@@ -102,7 +101,7 @@ class FaultProxy:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        upstream_reader, upstream_writer = await asyncio.open_connection(*self._target, limit=_BLOCK)
+        upstream_reader, upstream_writer = await self._connect()
         try:
             async with asyncio.TaskGroup() as pumps:
                 pumps.create_task(self._pump(reader, upstream_writer, answers=False), name="proxy/up")
@@ -111,6 +110,12 @@ class FaultProxy:
             pass
         finally:
             upstream_writer.transport.abort()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._target.startswith("/"):
+            return await asyncio.open_unix_connection(self._target, limit=_BLOCK)
+        host, _, port = self._target.rpartition(":")
+        return await asyncio.open_connection(host.strip("[]"), int(port), limit=_BLOCK)
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool

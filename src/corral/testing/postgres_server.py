@@ -70,6 +70,11 @@ class PostgresServer:
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@/{database}?host={self.directory}"
 
+    @property
+    def socket(self) -> str:
+        """The path of its socket, for a proxy."""
+        return str(self.directory / ".s.PGSQL.5432")
+
     def start(self) -> None:
         self._directory = pathlib.Path(tempfile.mkdtemp(prefix="corral-pg-", dir=self._parent))
         try:

@@ -57,6 +57,15 @@ async def test_a_deposed_leader_says_so(client: httpx.AsyncClient, rig: Rig) -> 
     assert "retry-after" in answer.headers
 
 
+async def test_a_leader_that_stops_meanwhile_says_when_to_try_again(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    await rig.writer.close()
+    answer = await client.post("/api/v1/tokens", json={"name": "t", "role": "VIEWER"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "SHUTTING_DOWN")
+    assert answer.headers["retry-after"] == "1"
+
+
 async def test_a_bug_is_answered_with_an_id_and_nothing_of_what_it_was(data: pathlib.Path) -> None:
     async def broken(call: ApiCall[None, NoQuery]) -> None:
         raise ZeroDivisionError("secret detail")

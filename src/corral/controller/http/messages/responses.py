@@ -100,12 +100,12 @@ def shaped(value: object, *, status: int = 200, headers: Headers = ()) -> ApiRes
 
 
 def refusal(error: CorralError, *, headers: Headers = ()) -> ApiResponse:
-    """An error of ours in the error shape, with the headers that go with its code."""
+    """An error of ours in the error shape, with the headers that go with its code: each 503 says when to try again."""
     status = error.code.status
     if status == 401:
         headers = ((b"www-authenticate", b'Bearer realm="corral"'), *headers)
-    if error.retry_after is not None:
-        headers = ((b"retry-after", b"%d" % max(1, math.ceil(error.retry_after))), *headers)
+    if error.retry_after is not None or status == 503:
+        headers = ((b"retry-after", b"%d" % max(1, math.ceil(error.retry_after or 0))), *headers)
     shape = ErrorShape(
         error=ErrorDetail(
             code=error.code.name,
