@@ -26,7 +26,7 @@ CLASSES: Final = (
     "unknown",
 )
 COLUMNS: Final = (
-    Column("ID", "id"),
+    Column("ID", "id", whole=True),
     Column("AGO", lambda crash: age(crash.get("at"))),
     Column("GROUP", "group", rank=3),
     Column("NODE", "node", rank=2),

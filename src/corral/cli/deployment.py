@@ -37,7 +37,7 @@ from corral.cli.terminal.values import age, duration, full_time
 
 STATES: Final = ("PENDING", "CANARY", "GATE", "ROLLING", "PAUSED", "ROLLING_BACK", *FINAL)
 COLUMNS: Final = (
-    Column("ID", "id"),
+    Column("ID", "id", whole=True),
     Column("GROUP", "group"),
     state_column("STATE", "state"),
     Column("TO", lambda found: str(found.get("target"))),

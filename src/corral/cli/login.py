@@ -15,13 +15,13 @@ from corral.cli.failure import CommandFailure, CommandRefused, Unreachable, Wron
 from corral.cli.password_login import (
     ASKED,
     Answer,
-    PasswordLogin,
+    LoginDialog,
     become_first_admin,
     first_admin_link,
     require_private,
 )
 from corral.cli.terminal.output import output_option, show_done
-from corral.cli.terminal.prompts import ask, is_terminal, password, password_file_option
+from corral.cli.terminal.prompts import ask, is_terminal, password_file_option
 from corral.cli.terminal.values import short_time
 from corral.cli.token_options import (
     given_token,
@@ -203,8 +203,9 @@ def _by_password(
             answer = become_first_admin(client, code, name=user, password_file=password_file)
         else:
             name = user or ask("User name", instead="use --user")
-            shown = password(password_file)
-            answer = PasswordLogin(client, name=name, password=shown, recovery_code=recovery_code).run()
+            answer = LoginDialog(
+                client, name=name, password_file=password_file, recovery_code=recovery_code
+            ).run()
     return _logged_in(where, answer)
 
 

@@ -8,25 +8,36 @@ from typing import Any, Final
 
 from corral.cli.api.client import Client
 from corral.cli.failure import CommandRefused, Unreachable, WrongUsage, note, report
-from corral.cli.terminal.prompts import ask, is_terminal, new_password
+from corral.cli.terminal.prompts import ask, is_terminal, new_password, password
 
 LOGIN: Final = "/api/v1/auth/login"
 ASKED: Final = "-"
 """In place of a code: it is asked for."""
 _PAGE: Final = "/first-admin"
 _TOTP: Final = re.compile(r"[0-9]{3}[ -]?[0-9]{3}")
+_PASSWORDS: Final = 3
+"""So many are asked for. Five wrong ones, by anybody, delay the next login."""
 _WAITED: Final = frozenset({"LOGIN_DELAYED", "RATE_LIMITED"})
 
 Answer = dict[str, Any]
 
 
-class PasswordLogin:
-    """All that was shown so far."""
+class LoginDialog:
+    """A login in which somebody at the terminal is asked for what it lacks; it has all that was shown so far."""
 
-    def __init__(self, client: Client, *, name: str, password: str, recovery_code: str | None = None) -> None:
-        """`recovery_code`: for the second factor in place of the app's code; `ASKED`: ask for one."""
+    def __init__(
+        self,
+        client: Client,
+        *,
+        name: str,
+        password_file: str | None = None,
+        recovery_code: str | None = None,
+    ) -> None:
+        """`password_file`: of the password, which is asked for without one; `recovery_code`: for the second factor in place
+        of the app's code; `ASKED`: ask for one."""
         self._client = client
-        self._shown: dict[str, str] = {"name": name, "password": password}
+        self._shown: dict[str, str] = {"name": name, "password": password(password_file)}
+        self._questions_left = _PASSWORDS - 1 if password_file is None else 0
         self._factor: dict[str, str] = {}
         self._recovery_code = recovery_code
 
@@ -51,6 +62,10 @@ class PasswordLogin:
         elif is_terminal() and refusal.code == "LOGIN_FAILED" and self._factor and not refusal.retry_after:
             report("the code is wrong, or was used before")  # the password was right: a code was asked for
             self._factor = self._code()
+        elif refusal.code == "LOGIN_FAILED" and self._questions_left and not refusal.retry_after:
+            report("name or password is wrong")
+            self._questions_left -= 1
+            self._shown["password"] = password(None)
         else:
             raise refusal
 
@@ -71,10 +86,10 @@ def second_factor(recovery_code: str | None) -> dict[str, str]:
 def become_first_admin(client: Client, code: str, *, name: str | None, password_file: str | None) -> Answer:
     """The answer to whoever has the code that a controller without an administrator prints."""
     chosen = name or _administrator()
-    password = new_password(password_file)
+    given = new_password(password_file)
     while True:
         try:
-            return send(client, {"first_admin_code": code, "name": chosen, "password": password})
+            return send(client, {"first_admin_code": code, "name": chosen, "password": given})
         except CommandRefused as refusal:
             if not is_terminal():
                 raise
@@ -83,7 +98,7 @@ def become_first_admin(client: Client, code: str, *, name: str | None, password_
                 chosen = _administrator()
             elif refusal.field == "password" and password_file is None:
                 report(refusal.message, hint=refusal.hint)
-                password = new_password(None)
+                given = new_password(None)
             else:
                 raise
 

@@ -18,7 +18,7 @@ ALL: Final = "/api/v1/sessions"
 OWN: Final = "/api/v1/auth/sessions"
 
 COLUMNS: Final = (
-    Column("ID", "id"),
+    Column("ID", "id", whole=True),
     Column("USER", "user"),
     Column("KIND", lambda session: str(session.get("kind")).replace("_", " ").lower()),
     Column("BY", proof_text, rank=2),

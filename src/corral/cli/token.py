@@ -19,15 +19,15 @@ TOKENS: Final = "/api/v1/tokens"
 ROLES: Final = ("ADMIN", "OPERATOR", "VIEWER")
 
 COLUMNS: Final = (
-    Column("ID", "id"),
+    Column("ID", "id", whole=True),
     Column("NAME", "name"),
     Column("ROLE", "role"),
     Column("OWNER", "owner"),
     Column("WHERE", lambda token: shown_scope(token.get("scope") or {}) or "everywhere"),
-    Column("AGE", lambda token: age(token.get("created_at"))),
+    Column("AGE", lambda token: age(token.get("created_at")), rank=2),
     Column("EXPIRES", lambda token: age(token.get("expires_at")) if token.get("expires_at") else "never"),
-    Column("USED", lambda token: age(token.get("last_used_at"))),
-    Column("BY", "created_by", rank=1),
+    Column("USED", lambda token: age(token.get("last_used_at")), rank=1),
+    Column("BY", "created_by", rank=3),
 )
 
 

@@ -54,6 +54,25 @@ async def test_a_script_has_its_password_in_a_file_or_on_standard_input(
     assert ada.token not in done.stdout
 
 
+async def test_somebody_who_mistypes_the_password_is_asked_again_and_after_three_not_any_more(
+    api: LocalController, tmp_path: pathlib.Path
+) -> None:
+    await make_user(api)
+    ada = Person(tmp_path / "ada")
+    wrong = ("Password: ", "not this one, not at all")
+    code, seen = await ada.talk(
+        "login", api.url, "--user", "ada", answers=[wrong, wrong, ("Password: ", PASSWORD)]
+    )
+    assert code == 0, seen
+    assert seen.count("error: name or password is wrong") == 2
+    code, seen = await ada.talk("login", api.url, "--user", "ada", answers=[wrong, wrong, wrong])
+    assert (code, seen.count("Password: ")) == (1, 3)
+    assert "ask an administrator for a new password" in seen
+    code, seen = await ada.talk("login", api.url, "--user", "ada", answers=[wrong, wrong])
+    assert code == 1
+    assert "name, password or code is wrong; the next attempt is possible in 30 s" in seen
+
+
 async def test_a_password_that_has_to_be_changed_is_changed_at_the_login(
     api: LocalController, tmp_path: pathlib.Path
 ) -> None:

@@ -63,6 +63,20 @@ def test_a_table_is_cut_to_the_width_of_the_terminal(pointed: dict[str, str], se
     assert "…" in seen
 
 
+def test_the_ids_of_tokens_are_whole_on_a_terminal_of_80_columns(
+    pointed: dict[str, str], server: StandIn
+) -> None:
+    token = {
+        "id": "tok-abcdefghijkl", "name": "deployments-from-the-pipeline", "role": "OPERATOR", "owner": "alexandra.longname",
+        "scope": {"groups": ["lobby*", "survival-*"], "nodes": ["eu-*"]}, "created_at": "2026-01-01T00:00:00Z",
+        "expires_at": None, "last_used_at": None, "created_by": "user:alexandra.longname",
+    }  # fmt: skip
+    server.answers["GET", "/api/v1/tokens"] = (200, {"items": [token], "next": None})
+    _, seen = on_terminal(["token", "list"], {**pointed, "NO_COLOR": "1"}, columns=80)
+    assert seen.splitlines()[1].startswith("tok-abcdefghijkl ")
+    assert max(map(len, seen.splitlines())) <= 80
+
+
 @pytest.mark.parametrize(
     ("answer", "code", "sent"), [("y\n", 0, 1), ("n\n", 1, 0), (signal.SIGINT, 130, 0), ("\x04", 1, 0)]
 )

@@ -50,6 +50,16 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     assert all(text_width(line) <= max(width, 8) for line in table(width, rows))
 
 
+def test_what_other_commands_are_given_is_cut_last() -> None:
+    layouts = [ColumnLayout(whole=True), ColumnLayout()]
+    rows = [["tok-aaaaaaaaaaaa", "a name that is longer than that"]]
+    assert (
+        draw(["ID", "NAME"], rows, layouts=layouts, width=30).split("\n")[1]
+        == "tok-aaaaaaaaaaaa  a name that…"
+    )
+    assert text_width(draw(["ID", "NAME"], rows, layouts=layouts, width=20).split("\n")[1]) == 20
+
+
 def test_numbers_in_names_are_sorted_as_people_count() -> None:
     names = ["w-10", "w-6", "w", "w-6b", "lobby-2"]
     assert sorted(names, key=natural_order) == ["lobby-2", "w", "w-6", "w-6b", "w-10"]

@@ -86,12 +86,13 @@ class Column:
         paint: Paint | None = None,
         rank: int = 0,
         stretched: bool = False,
+        whole: bool = False,
         wide: bool = False,
     ) -> None:
         self.title = title
         self.wide = wide
         self.paint = paint
-        self.layout = ColumnLayout(rank, stretched)
+        self.layout = ColumnLayout(rank, stretched, whole)
         self.text: Callable[[Item], str] = (
             (lambda item: plain(item.get(text))) if isinstance(text, str) else text
         )

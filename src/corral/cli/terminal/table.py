@@ -56,10 +56,11 @@ _STRETCHED_NARROWEST: Final = 20
 
 class ColumnLayout(NamedTuple):
     """How a column gives way on a narrow terminal. `rank` 0 always stays; of the others the highest goes
-    first. A stretched one is cut to the room that is left."""
+    first. A stretched one is cut to the room that is left, and a `whole` one last: it is what other commands are given."""
 
     rank: int = 0
     stretched: bool = False
+    whole: bool = False
 
 
 def paint_state(text: str) -> str:
@@ -84,7 +85,7 @@ def draw(
     colour: bool = False,
 ) -> str:
     """Columns as wide as their widest cell. With `width`: columns are left out by rank, empty ones first,
-    then stretched ones are cut, then the widest ones."""
+    then stretched ones are cut, then the widest ones, then those that should stay whole."""
     clean = [[_one_line(cell) for cell in row] for row in rows]
     widths = [max([len(title), *(text_width(row[at]) for row in clean)]) for at, title in enumerate(titles)]
     shown = list(range(len(titles)))
@@ -146,7 +147,8 @@ def _fitting(widths: list[int], layouts: Sequence[ColumnLayout], empty: set[int]
 def _narrow(widths: list[int], shown: list[int], layouts: Sequence[ColumnLayout], limit: int) -> None:
     surplus = _total([widths[at] for at in shown]) - limit
     stretched = [at for at in shown if layouts[at].stretched]
-    for candidates, least in ((stretched, _STRETCHED_NARROWEST), (shown, _NARROWEST)):
+    others = [at for at in shown if not layouts[at].whole]
+    for candidates, least in ((stretched, _STRETCHED_NARROWEST), (others, _NARROWEST), (shown, _NARROWEST)):
         while surplus > 0 and candidates:
             widest = max(candidates, key=lambda at: widths[at])
             if widths[widest] <= least:
