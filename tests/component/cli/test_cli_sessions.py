@@ -57,6 +57,9 @@ async def test_an_administrator_sees_and_ends_those_of_others(
     assert await ids(admin) == set(), "a token is no session"
     assert await ids(admin, "--all") == await ids(ada) | await ids(bob)
     assert await ids(admin, "--user", "bob") == await ids(bob)
+    nobody = await admin.run("session", "list", "--user", "nosuch")
+    assert (nobody.returncode, nobody.stdout) == (1, "")
+    assert nobody.stderr.startswith("error: user 'nosuch' does not exist"), nobody.stderr
     assert re.search(r"ses-\w+ +bob +command line ", (await admin.run("session", "list", "--all")).stdout)
     (of_bob,) = await ids(bob)
     refused = await ada.run("session", "end", of_bob)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
-from corral.controller.accounts.principals import user_access
 from corral.controller.accounts.user_sessions import UserSessions, ending
 from corral.controller.http.messages.call import ApiCall, Caller, NoQuery
 from corral.controller.http.messages.paging import Page, PageQuery, page_of
 from corral.controller.http.pipeline.route_table import Mutate, Read, Route
 from corral.controller.http.pipeline.scoping import Scoping
+from corral.controller.http.resources.accounts.users import refuse_stronger
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
 from corral.domain.accounts.records import SESSION_LIFE, AuthenticatedBy, SessionKind, SessionRecord
@@ -24,11 +24,10 @@ _ALL: Final = "/api/v1/sessions"
 _OWN: Final = "/api/v1/auth/sessions"
 
 
-class SessionShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A session of a user; `address` and `agent` are those of the login."""
+class _SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is shown of a session to everybody who may see it; `address` and `agent` are those of the login."""
 
     id: str
-    user: str
     kind: SessionKind
     authenticated_by: AuthenticatedBy
     address: str
@@ -36,20 +35,18 @@ class SessionShape(msgspec.Struct, frozen=True, kw_only=True):
     created_at: dt.datetime
     last_used_at: dt.datetime
     expires_at: dt.datetime
+
+
+class SessionShape(_SessionFacts, frozen=True, kw_only=True):
+    """A session of a user; `address` and `agent` are those of the login."""
+
+    user: str
     revision: int
 
 
-class OwnSessionShape(msgspec.Struct, frozen=True, kw_only=True):
+class OwnSessionShape(_SessionFacts, frozen=True, kw_only=True):
     """A session of the caller's own user, who sees all of it."""
 
-    id: str
-    kind: SessionKind
-    authenticated_by: AuthenticatedBy
-    address: str
-    agent: str
-    created_at: dt.datetime
-    last_used_at: dt.datetime
-    expires_at: dt.datetime
     current: bool
 
 
@@ -66,38 +63,34 @@ class SessionQuery(PageQuery, frozen=True, kw_only=True):
 
 def session_shape(user_sessions: UserSessions, stored: StoredRecord[SessionRecord]) -> SessionShape:
     record = stored.record
-    return SessionShape(
-        id=record.id,
-        user=record.user,
-        kind=record.kind,
-        authenticated_by=record.authenticated_by,
-        address=record.address,
-        agent=record.agent,
-        created_at=record.created_at,
-        last_used_at=user_sessions.last_used(record),
-        expires_at=record.created_at + SESSION_LIFE,
-        revision=stored.revision,
-    )
+    return SessionShape(**_facts(user_sessions, record), user=record.user, revision=stored.revision)
 
 
 def own_session_shape(user_sessions: UserSessions, record: SessionRecord, caller: Caller) -> OwnSessionShape:
-    return OwnSessionShape(
-        id=record.id,
-        kind=record.kind,
-        authenticated_by=record.authenticated_by,
-        address=record.address,
-        agent=record.agent,
-        created_at=record.created_at,
-        last_used_at=user_sessions.last_used(record),
-        expires_at=record.created_at + SESSION_LIFE,
-        current=record.id == caller.session,
-    )
+    return OwnSessionShape(**_facts(user_sessions, record), current=record.id == caller.session)
+
+
+def _facts(user_sessions: UserSessions, record: SessionRecord) -> dict[str, Any]:
+    """The fields of `_SessionFacts`."""
+    return {
+        "id": record.id,
+        "kind": record.kind,
+        "authenticated_by": record.authenticated_by,
+        "address": record.address,
+        "agent": record.agent,
+        "created_at": record.created_at,
+        "last_used_at": user_sessions.last_used(record),
+        "expires_at": record.created_at + SESSION_LIFE,
+    }
 
 
 async def list_sessions(
     state: ClusterState, user_sessions: UserSessions, call: ApiCall[None, SessionQuery]
 ) -> Page[SessionShape]:
+    """NOT_FOUND for a user whom there is not."""
     user = call.query.user
+    if user is not None:
+        state.users.require(user)
     return page_of(
         state.user_sessions,
         call.query,
@@ -116,13 +109,8 @@ def end_session(state: ClusterState, call: ApiCall[None, NoQuery]) -> Mutation:
     """FORBIDDEN for a session of somebody who may do more than the caller."""
     stored = state.user_sessions.require(call.path["id"])
     user = state.users.find(stored.record.user)
-    exceeding = user_access(state, user.record).exceeds(call.caller.access) if user is not None else None
-    if exceeding is not None:
-        raise Rejected(
-            Code.FORBIDDEN,
-            f"user '{stored.record.user}' may do more than the caller: '{exceeding}'",
-            hint="ask an administrator",
-        )
+    if user is not None:
+        refuse_stronger(state, call.caller, user.record)
     return _ended(stored, reason="an administrator ended the session")
 
 
