@@ -5,8 +5,8 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-from corral.controller.accounts.oidc import OidcLogin
-from corral.controller.accounts.oidc_values import CallbackQuery, FinishedLogin
+from corral.controller.accounts.oidc.login import OidcLogin
+from corral.controller.accounts.oidc.values import CallbackQuery, FinishedLogin
 from corral.system.clock import Clock, SystemClock
 from corral.system.entropy import SystemEntropy
 from corral.system.oidc_config import OidcSection

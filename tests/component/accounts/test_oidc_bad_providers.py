@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 
-from corral.controller.accounts.oidc_values import CallbackQuery
+from corral.controller.accounts.oidc.values import CallbackQuery
 from corral.errors import Code, CorralError, Retryable
 from corral.pki.keys import key_pem, new_key
 from corral.system.aio.tasks import Tasks

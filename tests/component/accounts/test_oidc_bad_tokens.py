@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from joserfc.jwk import ECKey, OctKey, RSAKey
 
-from corral.controller.accounts.oidc_values import CallbackQuery
+from corral.controller.accounts.oidc.values import CallbackQuery
 from corral.errors import Code, CorralError
 from corral.testing.stepped_clock import SteppedClock
 from tests.component.accounts.oidc_logins import cookie_in, log_in, login_with

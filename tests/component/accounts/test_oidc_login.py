@@ -10,7 +10,7 @@ import urllib.parse
 
 import pytest
 
-from corral.controller.accounts.oidc_values import CallbackQuery
+from corral.controller.accounts.oidc.values import CallbackQuery
 from corral.domain.bindings import Binding, Scope
 from corral.errors import Code, CorralError
 from tests.component.accounts.oidc_logins import KEY, cookie_in, log_in, login_with

@@ -20,8 +20,8 @@ from prometheus_client import CollectorRegistry
 from stand_in_distribution import StandInDistribution
 from stand_in_node import StandInNode
 
-from corral.controller.accounts.oidc import OidcLogin
-from corral.controller.accounts.oidc_cookie import cookie_key
+from corral.controller.accounts.oidc.cookie import cookie_key
+from corral.controller.accounts.oidc.login import OidcLogin
 from corral.controller.accounts.passwords import HashCost, Passwords
 from corral.controller.consoles.service import Consoles
 from corral.controller.events.hub import RING_BYTES, RING_EVENTS, EventHub

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from corral.controller.accounts.oidc_claims import OidcIdentity, identity_of, user_name
+from corral.controller.accounts.oidc.claims import OidcIdentity, identity_of, user_name
 from corral.errors import Code, Rejected
 
 ISSUER = "https://id.example.org/realms/a"

@@ -8,7 +8,7 @@ import pathlib
 
 import pytest
 
-from corral.controller.accounts.oidc_cookie import (
+from corral.controller.accounts.oidc.cookie import (
     LoginState,
     clear_cookie,
     cookie_key,

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from corral.controller.accounts import users
-from corral.controller.accounts.oidc_values import FinishedLogin
+from corral.controller.accounts.oidc.values import FinishedLogin
 from corral.controller.accounts.one_time_codes import LOGIN_SECONDS, OneTimeCodes
 from corral.controller.accounts.session_start import (
     ATTEMPTS,

@@ -19,7 +19,7 @@ from corral.system.entropy import Entropy
 from corral.system.log_ring import LogPort
 
 if TYPE_CHECKING:
-    from corral.controller.accounts.oidc import OidcLogin
+    from corral.controller.accounts.oidc.login import OidcLogin
 
 
 def process_context(
@@ -64,8 +64,8 @@ def _oidc(config: ControllerConfig, *, clock: Clock, entropy: Entropy) -> OidcLo
     if not config.oidc.issuer:
         return None
     # Only here: their libraries take long to load, and most controllers have no provider.
-    from corral.controller.accounts.oidc import OidcLogin
-    from corral.controller.accounts.oidc_cookie import cookie_key
+    from corral.controller.accounts.oidc.cookie import cookie_key
+    from corral.controller.accounts.oidc.login import OidcLogin
 
     key = functools.partial(cookie_key, config.cluster_key_path)
     return OidcLogin(config.oidc, key=key, clock=clock, entropy=entropy)

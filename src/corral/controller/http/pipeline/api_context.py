@@ -61,7 +61,7 @@ from corral.system.http_config import HttpLimitsSection
 from corral.version import VERSION
 
 if TYPE_CHECKING:
-    from corral.controller.accounts.oidc import OidcLogin
+    from corral.controller.accounts.oidc.login import OidcLogin
 
 BODY_LIMIT: Final = 1024 * 1024
 _LARGE_BODIES: Final = 4

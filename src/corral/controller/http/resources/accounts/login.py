@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from corral.controller.accounts.logins import Logins
-from corral.controller.accounts.oidc_values import CALLBACK_PATH, CallbackQuery
+from corral.controller.accounts.oidc.values import CALLBACK_PATH, CallbackQuery
 from corral.controller.accounts.password_logins import PasswordLogin
 from corral.controller.accounts.session_start import LoggedIn, LoginOrigin
 from corral.controller.accounts.user_sessions import NewSession, UserSessions, ending
@@ -33,7 +33,7 @@ from corral.domain.permissions import Permission
 from corral.errors import Code, CorralError, Rejected
 
 if TYPE_CHECKING:
-    from corral.controller.accounts.oidc import OidcLogin
+    from corral.controller.accounts.oidc.login import OidcLogin
 
 LOGIN_PAGE: Final = "/login"
 _BODY_LIMIT: Final = 16 * 1024

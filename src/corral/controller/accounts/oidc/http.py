@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.controller.accounts.oidc_errors import provider_unavailable
+from corral.controller.accounts.oidc.errors import provider_unavailable
 from corral.domain.json_limits import MAX_DEPTH, json_deeper_than, repeated_key
 from corral.errors import Retryable
 from corral.system.http_exchange import HttpAnswer, HttpFault, OutwardRequest, http_exchange

@@ -19,8 +19,8 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, Key, OKPKey, RSAKey
 from joserfc.util import base64_to_int
 
-from corral.controller.accounts.oidc_errors import login_failed
-from corral.controller.accounts.oidc_http import json_object
+from corral.controller.accounts.oidc.errors import login_failed
+from corral.controller.accounts.oidc.http import json_object
 from corral.errors import Rejected
 
 SKEW: Final = dt.timedelta(seconds=60)

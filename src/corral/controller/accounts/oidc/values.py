@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.accounts.oidc_claims import OidcIdentity
+from corral.controller.accounts.oidc.claims import OidcIdentity
 from corral.domain.bindings import Binding
 
 CALLBACK_PATH: Final = "/api/v1/auth/oidc/callback"

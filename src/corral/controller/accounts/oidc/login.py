@@ -19,8 +19,8 @@ from typing import Final
 
 import structlog
 
-from corral.controller.accounts.oidc_claims import OidcIdentity, identity_of, issuer_host
-from corral.controller.accounts.oidc_cookie import (
+from corral.controller.accounts.oidc.claims import OidcIdentity, identity_of, issuer_host
+from corral.controller.accounts.oidc.cookie import (
     LIFE,
     KeySource,
     LoginState,
@@ -31,11 +31,16 @@ from corral.controller.accounts.oidc_cookie import (
     set_cookie,
     unseal_state,
 )
-from corral.controller.accounts.oidc_errors import login_failed, no_role, provider_unavailable
-from corral.controller.accounts.oidc_http import SECONDS
-from corral.controller.accounts.oidc_provider import OidcProvider
-from corral.controller.accounts.oidc_token import check_access_hash, check_claims, signed_claims, token_header
-from corral.controller.accounts.oidc_values import CALLBACK_PATH, CallbackQuery, FinishedLogin, StartedLogin
+from corral.controller.accounts.oidc.errors import login_failed, no_role, provider_unavailable
+from corral.controller.accounts.oidc.http import SECONDS
+from corral.controller.accounts.oidc.id_token import (
+    check_access_hash,
+    check_claims,
+    signed_claims,
+    token_header,
+)
+from corral.controller.accounts.oidc.provider import OidcProvider
+from corral.controller.accounts.oidc.values import CALLBACK_PATH, CallbackQuery, FinishedLogin, StartedLogin
 from corral.domain.bindings import Binding
 from corral.domain.oidc_bindings import bindings_of, read_group_table
 from corral.errors import CorralError, short_list

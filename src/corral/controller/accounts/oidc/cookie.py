@@ -18,7 +18,7 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from corral.controller.accounts.oidc_errors import login_failed
+from corral.controller.accounts.oidc.errors import login_failed
 from corral.pki.keys import ClusterKey
 from corral.system.entropy import Entropy
 

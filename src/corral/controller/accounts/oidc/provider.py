@@ -16,9 +16,9 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 import structlog
 
-from corral.controller.accounts.oidc_errors import login_failed, provider_unavailable
-from corral.controller.accounts.oidc_http import JsonClient, check_endpoint
-from corral.controller.accounts.oidc_token import ALGORITHMS, SigningKeys, TokenHeader
+from corral.controller.accounts.oidc.errors import login_failed, provider_unavailable
+from corral.controller.accounts.oidc.http import JsonClient, check_endpoint
+from corral.controller.accounts.oidc.id_token import ALGORITHMS, SigningKeys, TokenHeader
 from corral.errors import Retryable
 from corral.system.aio.token_bucket import TokenBucket
 from corral.system.clock import Clock
