@@ -68,7 +68,8 @@ async def open_site(stack: contextlib.AsyncExitStack, directory: pathlib.Path, *
     config, data = directory / "controller.yaml", directory / "data"
     settings: dict[str, Any] = {"format": "corral-controller", "version": 1}
     if issuer:
-        section = section_for(issuer, directory, public_url=f"http://{address}", display_name=PROVIDER)
+        section = section_for(issuer, directory, display_name=PROVIDER)
+        settings["http"] = {"public_url": f"http://{address}"}
         settings["oidc"] = {name: getattr(section, name) for name in section.__struct_fields__}
     config.write_text(json.dumps(settings))
     cluster = await stack.enter_async_context(ProcessCluster(directory))

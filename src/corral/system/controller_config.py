@@ -249,7 +249,7 @@ def check_controller(config: ControllerConfig) -> None:
             "leave it out, and use 'corral apply -f DIR'",
         )
     check_http(config.http)
-    check_oidc(config.oidc)
+    check_oidc(config.oidc, public_url=config.http.public_url)
     _check_distinct_ports(config)
 
 

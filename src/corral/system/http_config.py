@@ -86,7 +86,7 @@ class HttpSection(Section, frozen=True, kw_only=True):
     public_url: Annotated[
         kind.OptionalOrigin,
         described(
-            "URL under which people and instances reach the API through a proxy; empty: as advertised."
+            "URL under which people and instances reach the API, through a proxy or with OpenID Connect; empty: as advertised."
         ),
     ] = ""
     body_limit_bytes: Annotated[kind.Bytes, described("Largest request body that is read.")] = 1_048_576

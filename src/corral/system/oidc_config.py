@@ -14,7 +14,7 @@ from corral.system.addresses import LOOPBACK, counted_as
 from corral.system.config_sections import Section, contradiction, described
 
 ISSUER_MAX: Final = 256
-_NEEDED: Final = ("client_id", "public_url", "bindings")
+_NEEDED: Final = ("client_id", "bindings")
 _VISIBLE: Final = frozenset(map(chr, range(0x21, 0x7F)))
 
 
@@ -40,12 +40,6 @@ def check_web_url(url: str, *, http_on_loopback: bool, query: bool = False) -> s
 
 def _issuer(value: str) -> str:
     return check_web_url(value, http_on_loopback=True) if value else ""
-
-
-def _public_url(value: str) -> str:
-    if value and urlsplit(check_web_url(value, http_on_loopback=True)).path not in ("", "/"):
-        raise ValueError("it has a path; write scheme, host and port alone")
-    return value.rstrip("/")
 
 
 def _scopes(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -79,11 +73,6 @@ class OidcSection(Section, frozen=True, kw_only=True):
             "File of the client's secret, read at each login; empty: a public client, with PKCE alone."
         ),
     ] = ""
-    public_url: Annotated[
-        str,
-        Meta(max_length=ISSUER_MAX, extra={"check": _public_url}),
-        described("https://HOST[:PORT] of this API for browsers; the provider sends people back there."),
-    ] = ""
     scopes: Annotated[
         tuple[str, ...],
         Meta(max_length=20, extra={"check": _scopes}),
@@ -110,10 +99,18 @@ class OidcSection(Section, frozen=True, kw_only=True):
     ] = ""
 
 
-def check_oidc(section: OidcSection) -> None:
-    """Refuse half a provider."""
+def check_oidc(section: OidcSection, *, public_url: str) -> None:
+    """Refuse half a provider. `public_url`: of the API, where the provider sends people back to."""
     if not section.issuer:
         return
+    try:
+        check_web_url(public_url, http_on_loopback=True)
+    except ValueError as error:
+        raise contradiction(
+            "http.public_url",
+            f"oidc.issuer is set, and the provider cannot send people back to http.public_url {public_url!r}: {error}",
+            "set http.public_url to the https://HOST[:PORT] at which browsers find the API, or leave oidc.issuer out",
+        ) from None
     for name in _NEEDED:
         if not getattr(section, name):
             raise contradiction(

@@ -23,7 +23,6 @@ def section_for(issuer: str, directory: pathlib.Path, **changed: Any) -> OidcSec
         "issuer": issuer,
         "client_id": CLIENT,
         "client_secret_file": str(secret),
-        "public_url": PUBLIC,
         "bindings": {"ops": "OPERATOR groups=lobby-*", "admins": "ADMIN"},
     }
     return OidcSection(**{**settings, **changed})
@@ -36,10 +35,12 @@ def login_with(
     clock: Clock | None = None,
     key: bytes = KEY,
     seconds: float = 10,
+    public_url: str = PUBLIC,
     **changed: Any,
 ) -> OidcLogin:
     return OidcLogin(
         section_for(issuer, directory, **changed),
+        public_url=public_url,
         key=lambda: key,
         clock=clock or SystemClock(),
         entropy=SystemEntropy(),

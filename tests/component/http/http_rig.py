@@ -383,6 +383,7 @@ async def http_rig(
     patience: float = 5.0,
     allow_insecure_login: bool = False,
     oidc: OidcSection | None = None,
+    public_url: str = "http://localhost:8480",
 ) -> AsyncIterator[Rig]:
     """Everything started, in order, and stopped, in order."""
     async with contextlib.AsyncExitStack() as stack:
@@ -390,7 +391,7 @@ async def http_rig(
         stack.push_async_callback(store.close)
         rig = Rig(store=FailingStore(store), data=data)
         await _lead(rig, stack, ring_events=ring_events, ring_bytes=ring_bytes, patience=patience)
-        provider = None if oidc is None else _oidc(rig, oidc)
+        provider = None if oidc is None else _oidc(rig, oidc, public_url)
         rig.setting = ProcessContext(
             clock=rig.clock,
             entropy=rig.entropy,
@@ -456,9 +457,9 @@ async def http_rig(
         yield rig
 
 
-def _oidc(rig: Rig, section: OidcSection) -> OidcLogin:
+def _oidc(rig: Rig, section: OidcSection, public_url: str) -> OidcLogin:
     key = functools.partial(cookie_key, rig.data / "ca" / "cluster.key")
-    return OidcLogin(section, key=key, clock=rig.clock, entropy=rig.entropy)
+    return OidcLogin(section, public_url=public_url, key=key, clock=rig.clock, entropy=rig.entropy)
 
 
 def _modules(rig: Rig, config: ModulesSection) -> Modules:

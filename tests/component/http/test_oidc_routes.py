@@ -32,7 +32,7 @@ async def provider() -> AsyncIterator[ScriptedProvider]:
 
 @pytest.fixture
 async def rig(data: pathlib.Path, provider: ScriptedProvider, tmp_path: pathlib.Path) -> AsyncIterator[Rig]:
-    section = section_for(provider.issuer, tmp_path, public_url="http://localhost:8480", display_name="Desk")
+    section = section_for(provider.issuer, tmp_path, display_name="Desk")
     async with http_rig(data, oidc=section) as made:
         yield made
 

@@ -212,9 +212,11 @@ async def test_the_name_of_the_provider_is_text_and_nothing_else(data: pathlib.P
         "https://id.example.org",
         data,
         display_name='"><script>alert(1)</script>&',
-        public_url="http://127.0.0.1:1",
     )
-    async with http_rig(data, oidc=section) as rig, rig.client("") as anybody:
+    async with (
+        http_rig(data, oidc=section, public_url="http://127.0.0.1:1") as rig,
+        rig.client("") as anybody,
+    ):
         page = (await anybody.get("/login")).text
     assert 'name="corral-provider" content="&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;&amp;"' in page
     assert 'name="corral-provider-origin" content="http://127.0.0.1:1"' in page

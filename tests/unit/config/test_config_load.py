@@ -302,10 +302,11 @@ def test_the_mode_of_tls_is_a_word_in_a_file_and_off_is_one_of_them(tmp_path: pa
 
 OIDC = """format: corral-controller
 version: 1
+http:
+  public_url: https://corral.example.org
 oidc:
   issuer: https://id.example.org/realms/games
   client_id: corral
-  public_url: https://corral.example.org/
   bindings:
     game-admins: ADMIN
     lobby team: "OPERATOR groups=lobby-*,hub nodes=eu-*; VIEWER"
@@ -315,9 +316,9 @@ oidc:
 def test_a_provider_of_openid_connect_is_configured_in_the_file(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "controller.yaml"
     path.write_text(OIDC)
-    oidc = load_controller(path, {}, {})[0].oidc
-    assert oidc.public_url == "https://corral.example.org"
-    assert oidc.bindings["lobby team"] == "OPERATOR groups=lobby-*,hub nodes=eu-*; VIEWER"
+    config = load_controller(path, {}, {})[0]
+    assert config.http.public_url == "https://corral.example.org"
+    assert config.oidc.bindings["lobby team"] == "OPERATOR groups=lobby-*,hub nodes=eu-*; VIEWER"
 
 
 @pytest.mark.parametrize(
@@ -325,7 +326,13 @@ def test_a_provider_of_openid_connect_is_configured_in_the_file(tmp_path: pathli
     [
         ("issuer: https://id", "issuer: http://id", "oidc.issuer"),
         ("client_id: corral", "client_id: ''", "oidc.client_id"),
-        ("public_url: https://corral.example.org/", "public_url: https://a.example/path", "oidc.public_url"),
+        ("public_url: https://corral.example.org", "public_url: ''", "http.public_url"),
+        (
+            "public_url: https://corral.example.org",
+            "public_url: http://corral.example.org",
+            "http.public_url",
+        ),
+        ("client_id: corral", "public_url: https://corral.example.org", "oidc.public_url"),
         ("game-admins: ADMIN", "game-admins: ADMIN gruops=x", "oidc.bindings"),
         ("game-admins: ADMIN", "game-admins: ''", "oidc.bindings"),
         ("client_id: corral", "client: corral", "oidc.client"),

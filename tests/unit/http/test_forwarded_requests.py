@@ -9,9 +9,10 @@ import pytest
 
 from corral.controller.http.messages.request import HttpRequest
 from corral.controller.http.server.forwarded_requests import MOST_HOPS, ForwardedRequests, read_entry
-from corral.controller.term.listen_addresses import first_admin_url
+from corral.controller.instances.orders import ApiAddress
+from corral.controller.term.listen_addresses import certificate_names, first_admin_url
 from corral.system.entropy import SystemEntropy
-from corral.system.http_config import HttpSection
+from corral.system.http_config import HttpSection, TlsSection
 
 PROXIES = [ipaddress.ip_network(each) for each in ("127.0.0.1", "10.0.0.0/24", "2001:db8:1::/64")]
 PERSON = "198.51.100.7"
@@ -158,3 +159,16 @@ def test_the_first_administrator_is_sent_to_the_proxy_if_that_has_tls() -> None:
     assert first_admin_url(secure, own) == "https://panel.example.org/first-admin"
     plain = HttpSection(public_url="http://panel.example.org")
     assert first_admin_url(plain, own) == f"http://{own}/first-admin"
+
+
+def test_instances_trust_the_clusters_authority_where_the_public_url_is_the_controllers_own() -> None:
+    """Logins with OpenID Connect need a public URL also without a proxy."""
+    tls = TlsSection(mode="cluster")
+    for public, advertised, trusted in (
+        ("https://panel.example.org:8480", "panel.example.org:8480", True),
+        ("https://panel.example.org", "panel.example.org:443", True),
+        ("https://panel.example.org", "10.0.0.7:8480", False),
+    ):
+        http = HttpSection(public_url=public, tls=tls)
+        assert ApiAddress.of(http, advertised) == ApiAddress(url=public, cluster_tls=trusted)
+        assert "panel.example.org" in certificate_names(http)

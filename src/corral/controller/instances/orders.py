@@ -38,10 +38,12 @@ class ApiAddress(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, http: HttpSection, advertised: str) -> Self:
-        """Of a controller that is reached at this HOST:PORT, or through a proxy, whose certificate is its own affair."""
-        if http.public_url:
+        """Of a controller that is reached at this HOST:PORT, or through a proxy, whose certificate is its own affair. Who
+        has no proxy may have named the controller's own address as the public one."""
+        own = f"{http.scheme}://{advertised}"
+        if http.public_url and http.public_url != own.lower().removesuffix(":443"):
             return cls(url=http.public_url)
-        return cls(url=f"{http.scheme}://{advertised}", cluster_tls=http.tls.mode == "cluster")
+        return cls(url=http.public_url or own, cluster_tls=http.tls.mode == "cluster")
 
 
 class OrderKind(enum.Enum):

@@ -77,6 +77,8 @@ def certificate_names(http: HttpSection) -> frozenset[str]:
     names |= {socket.gethostname(), *own_addresses()} if host in WILDCARDS else {host}
     if http.advertise:
         names.add(parse_address(http.advertise).host)
+    if http.public_host:
+        names.add(http.public_host)
     return frozenset(name.lower().removesuffix(".") for name in names)
 
 

@@ -68,4 +68,4 @@ def _oidc(config: ControllerConfig, *, clock: Clock, entropy: Entropy) -> OidcLo
     from corral.controller.accounts.oidc.login import OidcLogin
 
     key = functools.partial(cookie_key, config.cluster_key_path)
-    return OidcLogin(config.oidc, key=key, clock=clock, entropy=entropy)
+    return OidcLogin(config.oidc, public_url=config.http.public_url, key=key, clock=clock, entropy=entropy)

@@ -65,33 +65,31 @@ class OidcLogin:
         self,
         section: OidcSection,
         *,
+        public_url: str,
         key: KeySource,
         clock: Clock,
         entropy: Entropy,
         seconds: float = SECONDS,
     ) -> None:
-        """`seconds` is for all that one login asks of the provider."""
+        """`public_url`: where the provider sends people back to, and where their logins have to begin; `seconds` is for all
+        that one login asks of the provider."""
         self._section = section
+        self.public_url = public_url
         self._seconds = seconds
         self._key_source = key
         self._key: bytes | None = None
         self._clock = clock
         self._entropy = entropy
         self._table = read_group_table(section.bindings)
-        self._redirect_uri = section.public_url + CALLBACK_PATH
+        self._redirect_uri = public_url + CALLBACK_PATH
         self._provider = OidcProvider(section, redirect_uri=self._redirect_uri, clock=clock)
         self._under_way = 0
-        self._secure = section.public_url.startswith("https://")
+        self._secure = public_url.startswith("https://")
 
     @property
     def display_name(self) -> str:
         """The provider's name on the login page."""
         return self._section.display_name or issuer_host(self._section.issuer)
-
-    @property
-    def public_url(self) -> str:
-        """Where the provider sends people back to, and where their logins have to begin."""
-        return self._section.public_url
 
     @property
     def cookie_name(self) -> str:
@@ -247,5 +245,5 @@ def _refused_there(error: str) -> CorralError:
     known = error if _ERROR.fullmatch(error) else "an unknown error"
     return login_failed(
         f"the provider refuses the request ({known})",
-        hint="check oidc.client_id, oidc.scopes and oidc.public_url, and what the provider knows about this client",
+        hint="check oidc.client_id, oidc.scopes and http.public_url, and what the provider knows about this client",
     )
