@@ -65,7 +65,7 @@ def _with_places(text: str) -> list[dict[str, object]]:
     """The bindings that a text means, in the form of `oidc.bindings`."""
     import msgspec
 
-    from corral.domain.oidc_bindings import read_group_table
+    from corral.domain.accounts.oidc_bindings import read_group_table
 
     try:
         found = read_group_table({"--role": text})["--role"]

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from corral.domain.oidc_bindings import read_group_table
+from corral.domain.accounts.oidc_bindings import read_group_table
 from corral.system import config_values as kind
 from corral.system.addresses import LOOPBACK, counted_as
 from corral.system.config_sections import Section, contradiction, described

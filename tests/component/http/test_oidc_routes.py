@@ -14,7 +14,9 @@ import pytest
 from browsers import LOGIN, make_user, refused, session_client
 from http_rig import Rig, http_rig
 from sse_client import following
+from structlog.testing import capture_logs
 
+from corral.testing.cluster import LocalCluster
 from tests.component.accounts.oidc_logins import section_for
 from tests.component.accounts.scripted_provider import ScriptedProvider
 
@@ -83,6 +85,43 @@ async def test_a_person_of_the_provider_gets_a_session_with_the_roles_of_its_gro
         assert refused(ordered) == "CONFLICT"
         own = await person.post("/api/v1/auth/totp", json={"password": "x"})
         assert refused(own) == "CONFLICT"
+
+
+async def test_a_role_that_is_not_there_is_told_at_the_login_that_would_bring_it(
+    data: pathlib.Path, provider: ScriptedProvider, tmp_path: pathlib.Path
+) -> None:
+    section = section_for(
+        provider.issuer, tmp_path, bindings={"ops": "lobby-opps; VIEWER", "others": "deployer"}
+    )
+    async with http_rig(data, oidc=section) as rig, rig.client() as admin:
+        role = {"name": "lobby-ops", "permissions": ["groups.read"]}
+        assert (await admin.post("/api/v1/roles", json=role)).status_code == 201
+        (note,) = (await admin.get("/ready")).json()["notes"]
+        assert note.startswith("oidc.bindings gives 2 roles that cannot be found")
+        assert (await admin.get("/api/v1/cluster")).json()["notes"] == [note]
+        with capture_logs() as logs:
+            answer = await exchange(rig, fragment(await go_and_return(rig, provider)))
+        assert answer.is_success
+        (warning,) = [each for each in logs if each["event"] == "oidc_binding.skipped"]
+        assert (warning["role"], warning["user"]) == ("lobby-opps", answer.json()["user"])
+        assert "is lobby-ops meant?" in warning["reason"]
+        for name in ("deployer", "lobby-opps"):
+            assert (await admin.post("/api/v1/roles", json={**role, "name": name})).status_code == 201
+        assert (await admin.get("/ready")).json()["notes"] == []
+
+
+async def test_roles_that_are_not_there_are_logged_at_the_start(scratch: pathlib.Path) -> None:
+    oidc = {
+        "oidc__issuer": "https://id.example.org",
+        "oidc__client_id": "corral",
+        "oidc__bindings": {"ops": "deployer"},
+        "http__public_url": "http://127.0.0.1:8480",
+    }
+    with capture_logs() as logs:
+        async with LocalCluster(scratch) as cluster:
+            await cluster.controller(**oidc)
+    (warning,) = [each for each in logs if each["event"] == "oidc_binding.skipped"]
+    assert (warning["role"], warning["log_level"]) == ("deployer", "warning")
 
 
 async def test_a_code_is_of_one_use_and_of_the_page_that_began(rig: Rig, provider: ScriptedProvider) -> None:

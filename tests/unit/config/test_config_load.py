@@ -335,6 +335,8 @@ def test_a_provider_of_openid_connect_is_configured_in_the_file(tmp_path: pathli
         ("client_id: corral", "public_url: https://corral.example.org", "oidc.public_url"),
         ("game-admins: ADMIN", "game-admins: ADMIN gruops=x", "oidc.bindings"),
         ("game-admins: ADMIN", "game-admins: ''", "oidc.bindings"),
+        ("game-admins: ADMIN", "game-admins: ADMN", "oidc.bindings"),
+        ("game-admins: ADMIN", "game-admins: admin", "oidc.bindings"),
         ("client_id: corral", "client: corral", "oidc.client"),
     ],
 )

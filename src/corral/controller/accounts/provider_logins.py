@@ -13,6 +13,7 @@ import msgspec
 from corral.controller.accounts import users
 from corral.controller.accounts.oidc.values import FinishedLogin
 from corral.controller.accounts.one_time_codes import LOGIN_SECONDS, OneTimeCodes
+from corral.controller.accounts.roles import warn_of_missing_roles
 from corral.controller.accounts.session_start import (
     ATTEMPTS,
     LoggedIn,
@@ -61,6 +62,7 @@ class ProviderLogins:
             with contextlib.suppress(Conflict):
                 roles: dict[str, object] = {"provider_bindings": msgspec.to_builtins(user.provider_bindings)}
                 logged_in = await self._start.begin(user, AuthenticatedBy.OIDC, origin, *steps, changed=roles)
+                warn_of_missing_roles(self._state, finished.bindings, user=user.name)
                 return logged_in._replace(return_path=finished.return_path)
         raise busy()
 

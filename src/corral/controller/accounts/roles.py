@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
+import structlog
 
 from corral.controller.accounts.user_sessions import ending
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import ROLES
 from corral.controller.state.ledger import Step
 from corral.domain.accounts.records import RoleRecord, UserRecord
+from corral.domain.bindings import Binding
 from corral.domain.events import Draft, EventType
 from corral.domain.permissions import Role
-from corral.errors import Code, Rejected, short_list
+from corral.errors import Code, Rejected, nearest, short_list
 from corral.store.port import ABSENT
 
 _NAMED = 5
+_LOGGED = 20
+_log = structlog.get_logger("corral.controller.accounts")
+
+
+def missing_roles(state: ClusterState, bindings: Iterable[Binding]) -> list[str]:
+    """The roles of these bindings that are not there, each once: such a binding grants nothing until its role is created."""
+    names = {binding.role for binding in bindings}
+    return sorted(name for name in names if name not in Role.__members__ and state.roles.find(name) is None)
+
+
+def warn_of_missing_roles(state: ClusterState, bindings: Iterable[Binding], *, user: str = "") -> None:
+    """Log which roles of `oidc.bindings` are not there, and what may be meant; `user`: who has just logged in by it."""
+    for name in missing_roles(state, bindings)[:_LOGGED]:
+        known = [*Role.__members__, *(stored.record.name for stored in state.roles)]
+        guess = nearest(name, known)
+        _log.warning(
+            "oidc_binding.skipped",
+            user=user,
+            role=name,
+            reason="there is no such role, so it grants nothing" + (f"; is {guess} meant?" if guess else ""),
+        )
 
 
 def creation(record: RoleRecord) -> tuple[Step, ...]:

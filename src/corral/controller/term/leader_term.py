@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from corral.controller.accounts.roles import warn_of_missing_roles
 from corral.controller.accounts.user_sessions import UserSessions
 from corral.controller.distribution.service import Distribution
 from corral.controller.events.hub import EventHub
@@ -38,6 +39,7 @@ from corral.controller.term.commit_followers import Followers
 from corral.controller.term.housekeeping import Housekeeping
 from corral.controller.term.term_services import NodeServices, TermDeps, TermServices
 from corral.controller.workload.service import Workloads
+from corral.domain.accounts.oidc_bindings import read_group_table
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import Epoch
 from corral.pki.authority import Authority
@@ -199,6 +201,7 @@ class _TermStart:
         stack.push_async_callback(services.modules.close)
         await services.modules.open()
         self._announce_first_admin(services)
+        self._warn_of_roles()
         return LeaderTerm(
             epoch=deps.epoch,
             store=deps.store,
@@ -243,6 +246,11 @@ class _TermStart:
         code = services.http.logins.first_admin.new_code()
         if code is not None:
             self._deps.announce(f"first-admin: {self._deps.first_admin_url}#{code}")
+
+    def _warn_of_roles(self) -> None:
+        """Roles can be created later, so a name that is not there may be a mistake or not."""
+        table = read_group_table(self._deps.config.oidc.bindings)
+        warn_of_missing_roles(self._state, itertools.chain.from_iterable(table.values()))
 
     def _unreadable(self) -> list[Draft]:
         """The events of unreadable documents: each new leader reports them again until they are repaired, and

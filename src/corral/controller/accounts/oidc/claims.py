@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from corral.controller.accounts.oidc.errors import login_failed
+from corral.domain.accounts.oidc_bindings import MOST_GROUPS, check_group
 from corral.domain.control_characters import refuse_hidden
-from corral.domain.oidc_bindings import MOST_GROUPS, check_group
 from corral.errors import CorralError
 
 SUBJECT_MAX: Final = 255

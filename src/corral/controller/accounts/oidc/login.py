@@ -12,6 +12,7 @@ import base64
 import contextlib
 import hashlib
 import hmac
+import itertools
 import re
 import urllib.parse
 from collections.abc import AsyncIterator
@@ -41,8 +42,8 @@ from corral.controller.accounts.oidc.id_token import (
 )
 from corral.controller.accounts.oidc.provider import OidcProvider
 from corral.controller.accounts.oidc.values import CALLBACK_PATH, CallbackQuery, FinishedLogin, StartedLogin
+from corral.domain.accounts.oidc_bindings import bindings_of, read_group_table
 from corral.domain.bindings import Binding
-from corral.domain.oidc_bindings import bindings_of, read_group_table
 from corral.errors import CorralError, short_list
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy
@@ -85,6 +86,11 @@ class OidcLogin:
         self._provider = OidcProvider(section, redirect_uri=self._redirect_uri, clock=clock)
         self._under_way = 0
         self._secure = public_url.startswith("https://")
+
+    @property
+    def bindings(self) -> tuple[Binding, ...]:
+        """All that groups of the provider can bring."""
+        return tuple(itertools.chain.from_iterable(self._table.values()))
 
     @property
     def display_name(self) -> str:

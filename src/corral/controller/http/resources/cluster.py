@@ -95,7 +95,7 @@ async def get_cluster(
         nodes=dict(collections.Counter(each.state.value for each in seen)),
         commit=state.number,
         unreadable=list(itertools.islice(state.quarantine, _SHOWN_UNREADABLE)) if everything else [],
-        notes=notes_of(state, modules, nodes),
+        notes=notes_of(setting, state, modules, nodes),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from corral.controller.accounts.roles import missing_roles
 from corral.controller.http.messages.responses import ApiResponse, shaped
 from corral.controller.http.pipeline.api_context import CurrentTerm, ProcessContext
 from corral.controller.http.pipeline.route_table import PUBLIC, Probe, Route
@@ -59,12 +60,12 @@ async def ready(setting: ProcessContext, gate: CurrentTerm) -> ApiResponse:
             status="ready",
             role="leader",
             epoch=epoch,
-            notes=notes_of(leading.state, leading.modules, leading.nodes),
+            notes=notes_of(setting, leading.state, leading.modules, leading.nodes),
         )
     )
 
 
-def notes_of(state: ClusterState, modules: Modules, nodes: LiveNodes) -> list[str]:
+def notes_of(setting: ProcessContext, state: ClusterState, modules: Modules, nodes: LiveNodes) -> list[str]:
     """Limitations of a controller that serves, as texts."""
     notes = []
     if not modules.enabled:
@@ -78,6 +79,10 @@ def notes_of(state: ClusterState, modules: Modules, nodes: LiveNodes) -> list[st
         notes.append(
             f"the store has lost what it had confirmed to {counted(ahead, 'node')}: it is older than they know; the events "
             "STORE_OLDER_THAN_NODE name them"
+        )
+    if setting.oidc is not None and (missing := missing_roles(state, setting.oidc.bindings)):
+        notes.append(  # their names are in the log alone: anybody may ask whether a controller is ready
+            f"oidc.bindings gives {counted(len(missing), 'role')} that cannot be found: see oidc_binding.skipped in the log"
         )
     return notes
 

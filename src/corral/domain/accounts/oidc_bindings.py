@@ -9,9 +9,11 @@ from typing import Final
 
 import msgspec
 
+from corral.domain.accounts.records import valid_role_name
 from corral.domain.bindings import MOST_BINDINGS, Binding
 from corral.domain.control_characters import refuse_control
-from corral.errors import CorralError
+from corral.domain.permissions import Role
+from corral.errors import CorralError, nearest
 
 MOST_GROUPS: Final = 1000
 GROUP_MAX: Final = 256
@@ -64,7 +66,20 @@ def _binding(group: str, role: str, *words: str) -> Binding:
         if key not in ("groups", "nodes") or key in scope or not patterns:
             raise ValueError(f"{group!r}: {word[:40]!r} is not understood; {_FORM}")
         scope[key] = tuple(patterns.split(","))
+    _check_role(group, role)
     try:
         return msgspec.convert({"role": role, "scope": scope}, Binding)
     except msgspec.ValidationError as error:
         raise ValueError(f"{group!r}: {error}; {_FORM}") from None
+
+
+def _check_role(group: str, role: str) -> None:
+    """Refuse a role that nobody can create; one that is not there yet is fine."""
+    if role in Role.__members__:
+        return
+    try:
+        valid_role_name(role)
+    except CorralError:
+        guess = nearest(role.upper(), Role.__members__)
+        meant = f"is {guess} meant?" if guess else f"the fixed ones are {', '.join(Role.__members__)}"
+        raise ValueError(f"{group!r}: there can be no role {role[:40]!r}; {meant}") from None
