@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from corral.controller.accounts.device_logins import DeviceLogins, void_device_code
+from corral.controller.accounts.failed_logins import FailedLogins
 from corral.controller.accounts.first_admin import FirstAdmin
 from corral.controller.accounts.password_logins import KeySource, PasswordLogins
 from corral.controller.accounts.passwords import Passwords
@@ -44,7 +45,13 @@ class Logins:
         self._clock = clock
         self.start = SessionStart(ledger=ledger, sessions=sessions, clock=clock, entropy=entropy)
         self.password = PasswordLogins(
-            state=ledger.state, sessions=sessions, start=self.start, passwords=passwords, key=key, clock=clock
+            state=ledger.state,
+            sessions=sessions,
+            start=self.start,
+            passwords=passwords,
+            failures=FailedLogins(ledger=ledger, clock=clock),
+            key=key,
+            clock=clock,
         )
         self.first_admin = FirstAdmin(
             state=ledger.state, start=self.start, passwords=self.password, clock=clock, entropy=entropy

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
+from corral.controller.accounts.failed_logins import FailedLogins
 from corral.controller.accounts.lockout import Lockout, LoginAttempt
 from corral.controller.accounts.passwords import Passwords
 from corral.controller.accounts.recovery_codes import without_used
@@ -67,6 +68,7 @@ class PasswordLogins:
         sessions: UserSessions,
         start: SessionStart,
         passwords: Passwords,
+        failures: FailedLogins,
         key: KeySource,
         clock: Clock,
     ) -> None:
@@ -76,6 +78,7 @@ class PasswordLogins:
         self._passwords = passwords
         self._key = key
         self._clock = clock
+        self.failures = failures
         self.lockout = Lockout(clock=clock)
         for stored in state.user_sessions:
             self.lockout.remember(stored.record.user, stored.record.address)
@@ -158,9 +161,10 @@ class PasswordLogins:
         return stored
 
     def _failed(self, attempt: LoginAttempt, why: str) -> Rejected:
-        """What was wrong is only in the log, and there no name that nobody has: it may be a password."""
+        """What was wrong is only in the log, and neither there nor in the audit a name that nobody has: it may be a password."""
         delay = self.lockout.failed(attempt)
         shown = attempt.name if attempt.exists else ""
+        self.failures.add(shown, attempt.source)
         _log.warning("login.refused", user=shown, address=attempt.source, reason=why)
         return login_refused(delay)
 

@@ -198,6 +198,7 @@ class _TermStart:
         self._keep_running("dispatch/repeat", nodes.instances.dispatcher.run)
         self._keep_running("drain-orders/run", nodes.instances.drain_orders.run)
         self._keep_running("reconcile/run", nodes.reconciler.run)
+        self._keep_running("failed-logins/run", services.http.logins.password.failures.run)
         stack.push_async_callback(services.modules.close)
         await services.modules.open()
         self._announce_first_admin(services)
