@@ -26,6 +26,7 @@ from corral.controller.http.pipeline.route_table import (
     Page,
     Probe,
     ProxyRead,
+    Read,
     Relay,
     Route,
     Socket,
@@ -41,6 +42,13 @@ PATH: Final = "/api/v1/openapi.json"
 
 _REF: Final = "#/components/schemas/{name}"
 _JSON: Final = "application/json"
+_CURSOR_HEADER: Final = {
+    "Corral-Cursor": {
+        "description": "EPOCH-SEQUENCE: the position in the event log that the answer reflects. Follow the events from there "
+        "(`after`), and none is missed.",
+        "schema": {"type": "string", "pattern": "^[0-9]{1,19}-[0-9]{1,19}$"},
+    }
+}
 _BINARY: Final = {"schema": {"type": "string", "format": "binary"}}
 
 
@@ -303,4 +311,6 @@ def _success(route: Route, by_type: dict[int, Any]) -> dict[str, Any]:
         response["content"] = {route.content_type: {"schema": {"type": "string"}}}
     elif route.response is not None:
         response["content"] = {_JSON: {"schema": by_type[id(route.response)]}}
+    if isinstance(route, Read | ProxyRead) and route.method == "GET":
+        response["headers"] = _CURSOR_HEADER
     return response

@@ -29,6 +29,9 @@ SECURITY_HEADERS: Final[Headers] = (
 REPLAYED: Final[Headers] = ((b"idempotency-replayed", b"true"),)
 """That an answer was given before, to another request with the same key."""
 
+CURSOR: Final = b"corral-cursor"
+"""The position in the event log that an answer reflects: every event up to it is in the answer."""
+
 _ENCODER: Final = msgspec.json.Encoder()
 _UNQUOTABLE: Final = str.maketrans({'"': "_", "\\": "_", "/": "_"})
 

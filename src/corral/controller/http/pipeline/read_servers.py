@@ -9,8 +9,9 @@ from typing import Final
 
 from corral.controller.http.messages.call import LoginCall, SharedCall
 from corral.controller.http.messages.request import HttpRequest
-from corral.controller.http.messages.responses import EVENT_STREAM, ApiResponse, shaped
+from corral.controller.http.messages.responses import CURSOR, EVENT_STREAM, ApiResponse, Headers, shaped
 from corral.controller.http.pipeline.admission import AdmittedRequest, RouteAdmission
+from corral.controller.http.pipeline.api_context import TermContext
 from corral.controller.http.pipeline.authentication import (
     authenticate_proxy,
     authenticate_workload,
@@ -81,11 +82,20 @@ class ReadServer:
         self._status = route.status
         self._handler = bound(route.handler, given=1)
         self._admission = admission
+        self._has_cursor = route.method == "GET"
 
     async def answer(self, request: HttpRequest) -> ApiResponse:
         admitted = await self._admission.admit(request)
+        cursor = _cursor(admitted.leading) if self._has_cursor else ()
         found = await self._handler(admitted.leading, admitted.call)
-        return shaped(admitted.shown(found), status=self._status)
+        return shaped(admitted.shown(found), status=self._status, headers=cursor)
+
+
+def _cursor(leading: TermContext) -> Headers:
+    """The position in the event log from which on a reader of the answer has to follow the events. Take it right before the
+    handler is called: up to its first `await` a handler runs in the same step of the loop, and its answer is the state at
+    this very position. What a handler reads after an `await` may be newer, never older."""
+    return ((CURSOR, str(leading.hub.head).encode()),)
 
 
 class ProxyReadServer:
@@ -101,8 +111,9 @@ class ProxyReadServer:
             admitted = await self._admission.admit(request)
             call = admitted.call
             asked = SharedCall(path=call.path, query=call.query, now=call.now, access=call.caller.access)
+            cursor = _cursor(admitted.leading)
             found = await self._handler(admitted.leading, asked)
-            return shaped(admitted.shown(found), status=self._status)
+            return shaped(admitted.shown(found), status=self._status, headers=cursor)
         leading = self._admission.leading()
         run = authenticate_proxy(leading, request, cost=self._admission.cost(request))
         request.made_by(f"instance:{run.instance}")
@@ -111,7 +122,8 @@ class ProxyReadServer:
             query=self._admission.query(request),
             now=self._admission.setting.clock.now(),
         )
-        return shaped(await self._handler(leading, shared), status=self._status)
+        cursor = _cursor(leading)
+        return shaped(await self._handler(leading, shared), status=self._status, headers=cursor)
 
 
 class AssetServer:

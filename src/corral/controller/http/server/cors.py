@@ -14,7 +14,7 @@ from corral.controller.http.messages.responses import SECURITY_HEADERS
 
 _METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 _HEADERS: Final = b"Authorization, Content-Type, Idempotency-Key, If-Match, Last-Event-ID, X-Corral-CSRF"
-_EXPOSED: Final = b"Content-Disposition, ETag, Idempotency-Replayed, Retry-After, X-Request-Id"
+_EXPOSED: Final = b"Content-Disposition, Corral-Cursor, ETag, Idempotency-Replayed, Retry-After, X-Request-Id"
 _MAX_AGE: Final = b"600"
 
 Headers = list[tuple[bytes, bytes]]
