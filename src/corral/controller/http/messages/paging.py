@@ -27,7 +27,8 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Record)
 S = TypeVar("S")
 
-Limit = Annotated[int, msgspec.Meta(ge=1, le=500, description="Most items of a page.")]
+MOST_OF_PAGE: Final = 500
+Limit = Annotated[int, msgspec.Meta(ge=1, le=MOST_OF_PAGE, description="Most items of a page.")]
 PageCursor = Annotated[
     str, msgspec.Meta(max_length=512, description="`next` of the page before; empty: from the start.")
 ]
@@ -76,13 +77,17 @@ def decode_cursor(kind: str, cursor: str | None) -> str | None:
     except (binascii.Error, msgspec.DecodeError, UnicodeError, ValueError):
         found, position = "", ""
     if found != kind:
-        raise Rejected(
-            Code.INVALID_CURSOR,
-            "the cursor is not one of this list",
-            hint="use `next` of the page before, or none to start over",
-            field="cursor",
-        )
+        raise invalid_cursor()
     return position
+
+
+def invalid_cursor() -> Rejected:
+    return Rejected(
+        Code.INVALID_CURSOR,
+        "the cursor is not one of this list, or of another order of it",
+        hint="use `next` of the page before, or none to start over",
+        field="cursor",
+    )
 
 
 def page_of(
@@ -98,7 +103,7 @@ def page_of(
     ids = mirror.ids() if among is None else among
     after = decode_cursor(mirror.collection.name, query.cursor)
     begin = 0 if after is None else bisect.bisect_right(ids, after)
-    found = _PageItems[T](query.limit)
+    found = PageItems[T](query.limit)
     for index in range(begin, len(ids)):
         stored = mirror.require(ids[index])
         if not accepts(stored.record):
@@ -119,14 +124,14 @@ def page_of_sorted(
     """A page of things that are not documents, sorted by `key`, each with one of its own."""
     after = decode_cursor(kind, query.cursor)
     begin = 0 if after is None else bisect.bisect_right(items, after, key=key)
-    found = _PageItems[T](query.limit)
+    found = PageItems[T](query.limit)
     for index in range(begin, len(items)):
         if found.is_full or not found.takes(shape(items[index])):
             return Page(items=found.items, next=encode_cursor(kind, key(items[index - 1])))
     return Page(items=found.items, next=None)
 
 
-class _PageItems(Generic[T]):
+class PageItems(Generic[T]):
     """The items of one page, bounded by number and by bytes: some documents are a thousand times as long as others."""
 
     def __init__(self, limit: int) -> None:
@@ -270,7 +275,7 @@ def _number(position: str | None) -> int | None:
     if position is None:
         return None
     if not (position.isascii() and position.isdecimal() and len(position) < 19):
-        raise Rejected(Code.INVALID_CURSOR, "the cursor is not one of this list", field="cursor")
+        raise invalid_cursor()
     return min(int(position), MAX_COUNTER)
 
 
