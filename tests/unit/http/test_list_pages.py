@@ -4,7 +4,9 @@ no cursor of this list in this order."""
 from __future__ import annotations
 
 import base64
+import typing
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -19,11 +21,15 @@ from corral.controller.http.messages.list_pages import (
     SortField,
     View,
     list_page,
+    sort_names,
     summary_page,
 )
 from corral.controller.http.messages.paging import encode_cursor
 from corral.controller.http.pipeline.summary_cache import SummaryCache, short_text
-from corral.controller.state.cluster_state import Mirror
+from corral.controller.http.resources import node_summaries
+from corral.controller.http.resources.groups import group_summaries
+from corral.controller.http.resources.instances import instance_summaries
+from corral.controller.state.cluster_state import ClusterState, Mirror
 from corral.controller.state.collections import StateCollection
 from corral.domain.records import Record
 from corral.domain.sensitive_fields import HIDDEN
@@ -242,6 +248,19 @@ def test_a_page_of_summaries_ends_before_it_is_too_long() -> None:
     page = summary_page(listed.source(), SortedQuery(), lambda _: b'"%s"' % (b"x" * 3_000_000))
     assert len(page.items) == 1
     assert page.next is not None
+
+
+def test_every_order_that_a_list_offers_is_there() -> None:
+    state = ClusterState()
+    workload: Any = SimpleNamespace(vitals=SimpleNamespace(players_of=lambda _: None))
+    nodes: Any = SimpleNamespace(live=lambda _: None)
+    offered = {
+        instance_summaries.InstanceSort: instance_summaries.sorts(workload),
+        group_summaries.GroupSort: group_summaries.sorts(state),
+        node_summaries.NodeSort: node_summaries.sorts(state, nodes),
+    }
+    for names, fields in offered.items():
+        assert list(typing.get_args(names)) == sort_names(fields)
 
 
 def test_a_summary_is_encoded_anew_when_something_in_it_changes_and_forgotten_with_its_resource() -> None:

@@ -135,7 +135,10 @@ def _add_classes(schemas: dict[str, Any], routes: Sequence[Route]) -> None:
 
 def shown_structs(routes: Sequence[Route]) -> set[type[msgspec.Struct]]:
     """The structures of all answers, refusals and dry runs included."""
-    answers = [ErrorShape, *(answer for route in routes for answer in (route.response, _dry_run(route)))]
+    answers = [
+        ErrorShape,
+        *(answer for route in routes for answer in (route.response, route.compact, _dry_run(route))),
+    ]
     seen: set[Any] = set()
     for info in inspect.multi_type_info([answer for answer in answers if answer is not None]):
         _collect(info, seen)
@@ -172,7 +175,7 @@ def _write_tuples_as_lists(schema: Any) -> None:
 
 
 def _types(route: Route) -> list[Any]:
-    types = [route.query, route.body, route.response, _dry_run(route)]
+    types = [route.query, route.body, route.response, route.compact, _dry_run(route)]
     return [type for type in types if type is not None]
 
 
@@ -310,7 +313,10 @@ def _success(route: Route, by_type: dict[int, Any]) -> dict[str, Any]:
     elif isinstance(route, Probe) and route.response is None:
         response["content"] = {route.content_type: {"schema": {"type": "string"}}}
     elif route.response is not None:
-        response["content"] = {_JSON: {"schema": by_type[id(route.response)]}}
+        schema = by_type[id(route.response)]
+        if route.compact is not None:
+            schema = {"anyOf": [schema, by_type[id(route.compact)]]}
+        response["content"] = {_JSON: {"schema": schema}}
     if isinstance(route, Read | ProxyRead) and route.method == "GET":
         response["headers"] = _CURSOR_HEADER
     return response

@@ -173,7 +173,7 @@ class NodeCandidates:
         if self._preparing is None:
             self._preparing = Counter()
             instances = self._state.instances
-            stored = {id for state in UNPREPARED for id in instances.narrowed(state=state)}
+            stored = set(instances.narrowed(states=UNPREPARED))
             records = [instances.require(id).record for id in stored - self._changed_instances.keys()]
             records += [each for each in self._changed_instances.values() if isinstance(each, InstanceRecord)]
             for record in records:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from corral.controller.state.collections import INSTANCES
@@ -164,16 +165,26 @@ class InstanceMirror(Mirror[InstanceRecord]):
         return (self._live_numbers if live else self._numbers).get(group, _NO_NUMBERS)
 
     def narrowed(
-        self, *, group: str | None = None, node: str | None = None, state: InstanceState | None = None
+        self,
+        *,
+        group: str | None = None,
+        node: str | None = None,
+        states: Collection[InstanceState] = (),
     ) -> Sequence[str]:
-        """The ids in order among which all instances of this group, on this node and in this state are: those of the
-        rarest of the three."""
+        """The ids in order among which all instances of this group, on this node and in one of these states (none: in
+        any) are: those of the rarest of the three."""
         found = [
             index.of(value)
-            for index, value in ((self._by_group, group), (self._by_node, node), (self._by_state, state))
+            for index, value in ((self._by_group, group), (self._by_node, node))
             if value is not None
         ]
-        return min(found, key=len) if found else self.ids()
+        least = min(found, key=len) if found else None
+        if not states:
+            return self.ids() if least is None else least
+        parts = [self._by_state.of(state) for state in states]
+        if least is not None and len(least) <= sum(map(len, parts)):
+            return least
+        return parts[0] if len(parts) == 1 else sorted(itertools.chain.from_iterable(parts))
 
     def _listed(self, ids: Sequence[str]) -> list[StoredRecord[InstanceRecord]]:
         return [self._documents[id] for id in ids]

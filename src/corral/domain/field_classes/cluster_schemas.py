@@ -15,6 +15,8 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     "EventShape": fields(open="id type subject at data"),
     # controller.http.messages.paging
     "Page": fields(open="items next"),
+    # controller.http.messages.list_pages
+    "SummaryPage": fields(open="items next total"),
     # controller.http.messages.responses
     "DocumentError": fields(open="code path group field", text="message hint"),
     "ErrorShape": fields(open="error"),
@@ -123,6 +125,14 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
             "id state state_since admission labels address memory_mb promised_memory_mb used_memory_mb cpus "
             "cpu_usage free_disk_mb instances used_ports runtimes capabilities session last_seen version "
             "host machine_id enrolled_at log_level claims settings stray_count strays drain revision"
+        ),
+        text="reason admission_reason",
+    ),
+    # controller.http.resources.node_summaries
+    "NodeSummary": fields(
+        open=(
+            "id state state_since admission labels address connected memory_mb promised_memory_mb used_memory_mb "
+            "cpus cpu_usage free_disk_mb instances stray_count version last_seen revision"
         ),
         text="reason admission_reason",
     ),

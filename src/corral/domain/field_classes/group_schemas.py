@@ -51,6 +51,14 @@ GROUP_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     ),
     # controller.http.resources.groups.group_schemas
     "GroupShape": fields(open="status revision"),
+    "GroupSummary": fields(
+        open=(
+            "name parent abstract runtime category static labels mode min max wanted instances ready warm lost "
+            "draining players max_players memory_mb paused_until maintenance deleting deployment "
+            "deployment_revision stable_revision owner updated_at revision"
+        ),
+        text="reason held",
+    ),
     "GroupStatus": fields(
         open=(
             "wanted target instances ready warm lost draining scaling maintenance paused deleting owner "
@@ -101,6 +109,13 @@ GROUP_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
         ),
         text="reason",
         sensitive="variables",
+    ),
+    "InstanceSummary": fields(
+        open=(
+            "id group node state wanted ready stage port players max_players memory_mb incarnation restarts "
+            "runtime deployment_revision static warm lost started_at ended_at revision"
+        ),
+        text="reason exit",
     ),
     "ExitShape": fields(
         open="code signal crashed known core_dumped outcome crash_class ended_at",

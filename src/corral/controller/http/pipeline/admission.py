@@ -216,10 +216,12 @@ class RouteAdmission:
         if not each:
             return self._route.cost
         try:
-            limit: int = self.query(request).limit
+            query = self.query(request)
         except Rejected:  # it is refused for that later, once it is known who asks
             return self._route.cost
-        return self._route.cost + limit // each
+        limit: int = query.limit
+        extra: int = getattr(query, "extra_cost", 0)
+        return self._route.cost + limit // each + extra
 
     def query(self, request: HttpRequest) -> Any:
         return self._query.decode(request.query)

@@ -32,6 +32,7 @@ from corral.controller.http.pipeline.browser_checks import BrowserChecks
 from corral.controller.http.pipeline.caller_limits import OpenStreams, RequestRates
 from corral.controller.http.pipeline.log_sources import RecentLogs
 from corral.controller.http.pipeline.sse_stream import HEARTBEAT_SECONDS
+from corral.controller.http.pipeline.summary_cache import SummaryCache
 from corral.controller.http.pipeline.tickets import Tickets
 from corral.controller.http.server.metrics import HttpMetrics
 from corral.controller.instances.drift_view import DriftView
@@ -281,6 +282,8 @@ class TermContext:
     """The directory of group documents, if the controller has one."""
     edits: KeyedLocks[str] = field(default_factory=KeyedLocks, init=False)
     """Edits of one template are serialised: each starts from the files of the one before."""
+    summaries: SummaryCache = field(default_factory=SummaryCache, init=False)
+    """Of instances."""
     attempts: Attempts = field(init=False)
     audit_reads: AuditReads = field(init=False)
     tickets: Tickets = field(init=False)

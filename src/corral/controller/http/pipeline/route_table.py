@@ -137,6 +137,8 @@ class Route:
     summary: str
     response: Any = None
     """The type of the answer's body; None for an answer without one."""
+    compact: Any = None
+    """The type of the answer to a list with `view=summary`, which is encoded already; None: there is no such parameter."""
     status: int = 200
     query: type[Query] = NoQuery
     body: Any = None

@@ -16,7 +16,8 @@ from corral.controller.http.pipeline.scoping import Scoping, check_scope
 from corral.controller.http.resources.drain_dry_runs import drain_described, stranded_groups
 from corral.controller.http.resources.dry_runs import ConfirmedOrDry, DryRunShape, dry_mutation
 from corral.controller.http.resources.instances.instance_changes import workspace
-from corral.controller.http.resources.nodes import NodeShape, Reason, node_shape, the_node
+from corral.controller.http.resources.node_schemas import NodeShape, node_shape
+from corral.controller.http.resources.nodes import Reason, the_node
 from corral.controller.instances.confirmations import before_node_is_drained
 from corral.controller.instances.node_drains import DrainOrder, drain_node, undrain_node
 from corral.controller.instances.workspace import Workspace

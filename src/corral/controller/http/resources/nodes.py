@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
@@ -10,7 +9,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from corral.controller.http.messages.call import ApiCall, Confirmed, NoQuery, RequestBody, Text
-from corral.controller.http.messages.paging import Page, PageQuery, page_of
+from corral.controller.http.messages.list_pages import ITEMS_A_REQUEST, SummaryPage
+from corral.controller.http.messages.paging import Page
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_table import Mutate, Read, Route
 from corral.controller.http.pipeline.scoping import Scoping
@@ -20,71 +20,20 @@ from corral.controller.http.resources.dry_runs import (
     dry_mutation,
     removal_described,
 )
-from corral.controller.http.resources.node_drain_schemas import (
-    NodeDrainShape,
-    drain_shape,
-    drain_within_scope,
-)
+from corral.controller.http.resources.node_schemas import NodeShape, node_shape, node_within_scope
+from corral.controller.http.resources.node_summaries import NodeQuery, NodeSummary, list_nodes
 from corral.controller.instances.confirmations import before_node_goes, before_node_is_revoked, on_node
 from corral.controller.modules_on_nodes.module_states import forget_node
-from corral.controller.sessions.live_nodes import LiveNode, LiveNodes, StrayRun
+from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state import node_changes
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
 from corral.controller.state.node_changes import LabelChanges, NodeChange, insist_on_node
 from corral.controller.workload.service import Workloads
-from corral.domain.access import Access
-from corral.domain.node_claims import MOST_CPUS, MOST_MEMORY_MB, NodeClaims, NodeSettings, in_force
-from corral.domain.node_states import Admission, NodeState
+from corral.domain.node_claims import MOST_CPUS, MOST_MEMORY_MB
+from corral.domain.node_states import NodeState
 from corral.domain.permissions import Permission
 from corral.domain.records import NodeRecord
-from corral.errors import Code, Rejected
-
-LabelFilter = Annotated[
-    str, msgspec.Meta(max_length=200, description="KEY=VALUE; given several times, all must fit.")
-]
-
-
-class NodeShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A node: what is stored about it, and its load while it is connected."""
-
-    id: str
-    state: NodeState
-    state_since: dt.datetime
-    reason: str
-    admission: Admission
-    admission_reason: str
-    labels: dict[str, str]
-    address: str
-    memory_mb: int
-    promised_memory_mb: int
-    used_memory_mb: int
-    cpus: int
-    cpu_usage: float
-    free_disk_mb: int
-    instances: int
-    used_ports: list[int]
-    runtimes: list[str]
-    capabilities: list[str]
-    """Features that its daemon has proven to work there, such as `memory-limit`."""
-    session: str | None
-    last_seen: dt.datetime | None
-    """Time of its last message; of a node that is gone, the last of its last session."""
-    version: str
-    host: dict[str, str | int]
-    machine_id: str
-    enrolled_at: dt.datetime
-    log_level: str
-    claims: NodeClaims
-    """Values that the node reports; `labels`, `memory_mb`, `cpus` and `runtimes` above are those in effect."""
-    settings: NodeSettings
-    """Settings by operators."""
-    stray_count: int
-    strays: list[StrayRun]
-    drain: NodeDrainShape | None
-    """The first of the runs that it has and nothing proves to be this cluster's; they are left alone."""
-    revision: int
-
 
 Label = Annotated[str, msgspec.Meta(max_length=255)]
 
@@ -107,100 +56,8 @@ class NodePatch(RequestBody, frozen=True, kw_only=True):
     """Only these count; null: all that are claimed."""
 
 
-class NodeQuery(PageQuery, frozen=True, kw_only=True):
-    state: NodeState | None = None
-    admission: Admission | None = None
-    label: tuple[LabelFilter, ...] = ()
-
-
 class Reason(RequestBody, frozen=True, kw_only=True):
     reason: Text = ""
-
-
-def node_shape(
-    state: ClusterState,
-    nodes: LiveNodes,
-    stored: StoredRecord[NodeRecord],
-    players: Callable[[str], int | None] = lambda _: None,
-    empty_at: Callable[[str], dt.datetime | None] = lambda _: None,
-) -> NodeShape:
-    """For what a drain waits for: `players`: the number of players of an instance; `empty_at`: when it counts as empty,
-    where that is not known."""
-    record = stored.record
-    live = nodes.live(record.id)
-    return NodeShape(
-        id=record.id,
-        state=record.state,
-        state_since=record.state_since,
-        reason=record.reason,
-        admission=record.admission,
-        admission_reason=record.admission_reason,
-        labels=record.labels,
-        address=record.address,
-        memory_mb=in_force(_as_of_now(record, live), record.settings).memory_mb,
-        promised_memory_mb=state.reservations.usage(record.id).memory_mb,
-        used_memory_mb=live.used_memory_mb if live else 0,
-        cpus=record.cpus,
-        cpu_usage=live.cpu_usage if live else 0.0,
-        free_disk_mb=live.free_disk_mb if live else 0,
-        instances=state.instances.live_on(record.id),
-        used_ports=list(live.used_ports) if live else [],
-        runtimes=list(record.runtimes),
-        capabilities=list(record.capabilities),
-        session=live.session_id if live else None,
-        last_seen=live.last_seen if live else record.last_seen,
-        version=record.version,
-        host=record.host_info,
-        machine_id=record.machine_id,
-        enrolled_at=record.enrolled_at,
-        log_level=record.log_level,
-        claims=record.claimed,
-        settings=record.settings,
-        stray_count=live.stray_count if live else 0,
-        strays=list(live.strays) if live else [],
-        drain=drain_shape(state, record, live, players, empty_at),
-        revision=stored.revision,
-    )
-
-
-def _as_of_now(record: NodeRecord, live: LiveNode | None) -> NodeClaims:
-    memory_mb = live.memory_mb if live else 0
-    return msgspec.structs.replace(record.claimed, memory_mb=memory_mb or record.claimed.memory_mb)
-
-
-def _labels(filters: tuple[str, ...]) -> list[tuple[str, str]]:
-    labels = []
-    for text in filters:
-        key, equals, value = text.partition("=")
-        if not key or not equals:
-            raise Rejected(
-                Code.INVALID_FIELD,
-                f"label filter '{text}' is not KEY=VALUE",
-                field="label",
-                hint="label=zone=eu",
-            )
-        labels.append((key, value))
-    return labels
-
-
-async def list_nodes(
-    state: ClusterState, nodes: LiveNodes, workload: Workloads, call: ApiCall[None, NodeQuery]
-) -> Page[NodeShape]:
-    query, access = call.query, call.caller.access
-    labels = _labels(query.label)
-
-    def accepts(record: NodeRecord) -> bool:
-        return (
-            query.state in (None, record.state)
-            and query.admission in (None, record.admission)
-            and all(record.labels.get(key) == value for key, value in labels)
-            and access.allows_on_node(Permission.NODES_READ, record.id)
-        )
-
-    def shape(stored: StoredRecord[NodeRecord]) -> NodeShape:
-        return _within_scope(access, node_shape(state, nodes, stored, workload.vitals.players_of))
-
-    return page_of(state.nodes, query, accepts=accepts, shape=shape)
 
 
 async def get_node(
@@ -213,13 +70,7 @@ async def get_node(
     stored = state.nodes.require(call.path["id"])
     empty_at = instances.signals.counts_as_empty_at
     shape = node_shape(state, nodes, stored, workload.vitals.players_of, empty_at)
-    return _within_scope(call.caller.access, shape)
-
-
-def _within_scope(access: Access, shape: NodeShape) -> NodeShape:
-    if shape.drain is None or access.allows_everywhere(Permission.NODES_READ):
-        return shape
-    return msgspec.structs.replace(shape, drain=drain_within_scope(access, shape.drain, shape.id))
+    return node_within_scope(call.caller.access, shape)
 
 
 def the_node(state: ClusterState, path: Mapping[str, str]) -> StoredRecord[NodeRecord]:
@@ -351,6 +202,8 @@ ROUTES: Final[tuple[Route, ...]] = (
         summary="List nodes",
         query=NodeQuery,
         response=Page[NodeShape],
+        compact=SummaryPage[NodeSummary],
+        items_a_request=ITEMS_A_REQUEST,
         handler=list_nodes,
     ),
     Read(

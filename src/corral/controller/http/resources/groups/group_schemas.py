@@ -186,7 +186,7 @@ def group_shape(
         draining=counts.draining,
         scaling=_scaling_shape(record, scaling),
         maintenance=MaintenanceShape.of(scaling.values),
-        reason=record.reason or _away(counts.away) or surplus_reason,
+        reason=record.reason or away_text(counts.away) or surplus_reason,
         paused=record.paused,
         deleting=record.deleting,
         owner=record.owner,
@@ -222,7 +222,7 @@ def _scaling_shape(record: GroupRecord, found: GroupScaling) -> GroupScalingShap
     )
 
 
-def _away(away: Mapping[str, int]) -> str:
+def away_text(away: Mapping[str, int]) -> str:
     """Why fewer are ready than are there, where that is because of nodes that are not connected: the number of such
     instances by node."""
     if not away:

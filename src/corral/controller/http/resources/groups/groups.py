@@ -13,7 +13,8 @@ from msgspec import UNSET, UnsetType
 
 from corral.controller.http.meanings import explain_fields
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
-from corral.controller.http.messages.paging import Page, PageQuery, page_of
+from corral.controller.http.messages.list_pages import ITEMS_A_REQUEST, SummaryPage
+from corral.controller.http.messages.paging import Page
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_table import Build, Describe, Mutate, Read, Route
 from corral.controller.http.pipeline.scoping import (
@@ -38,6 +39,7 @@ from corral.controller.http.resources.groups.group_schemas import (
     drift_shape,
     group_shape,
 )
+from corral.controller.http.resources.groups.group_summaries import GroupQuery, GroupSummary, list_groups
 from corral.controller.http.resources.instances.instance_changes import workspace
 from corral.controller.instances import group_changes
 from corral.controller.instances.document_checks import DocumentChecks
@@ -68,20 +70,6 @@ class WrittenDocument(dict[str, Any]):
 
 class Cascade(ConfirmedOrDry, frozen=True, kw_only=True):
     cascade: Annotated[bool, msgspec.Meta(description="Stop its instances first.")] = False
-
-
-async def list_groups(
-    state: ClusterState,
-    instances: InstanceControl,
-    group_folder: GroupFolder | None,
-    call: ApiCall[None, PageQuery],
-) -> Page[GroupShape]:
-    return page_of(
-        state.groups,
-        call.query,
-        accepts=lambda record: call.caller.access.allows_on_group(Permission.GROUPS_READ, record.spec.name),
-        shape=lambda stored: group_shape(state, stored, instances.signals, folder=group_folder),
-    )
 
 
 async def get_group(
@@ -263,8 +251,10 @@ ROUTES: Final[tuple[Route, ...]] = (
         permission=Permission.GROUPS_READ,
         scope=Scoping.FILTERS,
         summary="List groups",
-        query=PageQuery,
+        query=GroupQuery,
         response=Page[GroupShape],
+        compact=SummaryPage[GroupSummary],
+        items_a_request=ITEMS_A_REQUEST,
         handler=list_groups,
     ),
     Mutate(

@@ -10,7 +10,8 @@ import msgspec
 
 from corral.controller.consoles.service import Consoles
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody, Text
-from corral.controller.http.messages.paging import Page, PageQuery, page_of
+from corral.controller.http.messages.list_pages import ITEMS_A_REQUEST, SummaryPage
+from corral.controller.http.messages.paging import Page
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.attempts import Attempt
 from corral.controller.http.pipeline.route_table import Mutate, Once, Read, Route
@@ -31,29 +32,23 @@ from corral.controller.http.resources.instances.instance_schemas import (
     InstanceView,
     instance_shape,
 )
+from corral.controller.http.resources.instances.instance_summaries import (
+    InstanceQuery,
+    InstanceSummary,
+    list_instances,
+)
 from corral.controller.instances import instance_changes
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
-from corral.domain.groups.instance_records import InstanceRecord, live
+from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import InstanceId
-from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.permissions import Permission
 from corral.domain.spec import Argument, invalid
 
 LINE_MAX: Final = 4095
 _NAME_MAX: Final = 63
 _VARIABLES: Final = 200
-
-NameFilter = Annotated[str, msgspec.Meta(max_length=_NAME_MAX)]
-
-
-class InstanceQuery(PageQuery, frozen=True, kw_only=True):
-    group: NameFilter | None = None
-    node: NameFilter | None = None
-    state: InstanceState | None = None
-    wanted: Wanted | None = None
-    live: Annotated[bool, msgspec.Meta(description="Only those that have not ended; false: all.")] = False
 
 
 class NewInstance(RequestBody, frozen=True, kw_only=True):
@@ -81,29 +76,6 @@ class CommandTaken(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     command: str
-
-
-async def list_instances(view: InstanceView, call: ApiCall[None, InstanceQuery]) -> Page[InstanceShape]:
-    query, access = call.query, call.caller.access
-
-    def accepts(record: InstanceRecord) -> bool:
-        return (
-            query.group in (None, record.group)
-            and query.node in (None, record.node)
-            and query.state in (None, record.state)
-            and query.wanted in (None, record.wanted)
-            and (live(record.state) or not query.live)
-            and access.allows_on_instance(Permission.INSTANCES_READ, record.group, record.node)
-        )
-
-    instances = view.state.instances
-    return page_of(
-        instances,
-        query,
-        accepts=accepts,
-        shape=lambda stored: instance_shape(view, stored),
-        among=instances.narrowed(group=query.group, node=query.node, state=query.state),
-    )
 
 
 async def get_instance(view: InstanceView, call: ApiCall[None, NoQuery]) -> InstanceShape:
@@ -290,6 +262,8 @@ ROUTES: Final[tuple[Route, ...]] = (
         summary="List instances",
         query=InstanceQuery,
         response=Page[InstanceShape],
+        compact=SummaryPage[InstanceSummary],
+        items_a_request=ITEMS_A_REQUEST,
         handler=list_instances,
     ),
     Mutate(
