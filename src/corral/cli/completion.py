@@ -28,6 +28,8 @@ _LISTS: Final = {
     "user": ("/api/v1/users", "name"),
     "role": ("/api/v1/roles", "name"),
 }
+_SEARCHED: Final = ("/api/v1/instances", "/api/v1/groups", "/api/v1/nodes")
+"""Lists that have compact items, and find what has a text in its name."""
 _WHOLE: Final = ("/api/v1/roles",)
 """Lists that are one page, and take no limit."""
 _OWN_ARGUMENT: Final = ("id", "name")
@@ -52,6 +54,7 @@ class KnownName(click.ParamType[str]):
         del param
         from click.shell_completion import CompletionItem
 
+        from corral.cli.api.client import SUMMARY
         from corral.cli.api.session import connect
         from corral.cli.failure import CommandFailure
 
@@ -67,6 +70,8 @@ class KnownName(click.ParamType[str]):
             try:
                 if self._path in _WHOLE:
                     found = client.get(self._path)["items"]
+                elif self._path in _SEARCHED:
+                    found = client.pages(self._path, {**SUMMARY, "q": incomplete}, limit=_MOST)
                 else:
                     found = client.pages(self._path, limit=_MOST)
             finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 from collections.abc import Callable
@@ -9,6 +10,9 @@ from collections.abc import Callable
 import pytest
 import yaml
 from stand_in_controller import NODE, StandIn, refused
+
+from corral.cli.api.client import Client
+from corral.cli.failure import Unreachable
 
 Corral = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -40,6 +44,57 @@ def test_a_list_comes_page_by_page(corral: Corral, server: StandIn) -> None:
         dict(zip(("items", "next"), pages[request.query.get("cursor")], strict=True)),
     )
     assert corral("node", "list", "-o", "name").stdout == "a\nb\nc\n"
+
+
+def far_client(server: StandIn) -> Client:
+    """Under an address that is not known to be this machine's, and is."""
+    return Client(url=server.url.replace("127.0.0.1", "[::ffff:127.0.0.1]"), token="corral_test")
+
+
+def zipped(body: bytes, **more: str) -> bytes:
+    heads = {
+        "Content-Encoding": "gzip",
+        "Content-Type": "application/json",
+        "Content-Length": str(len(body)),
+        **more,
+    }
+    lines = "".join(f"{name}: {value}\r\n" for name, value in heads.items())
+    return f"HTTP/1.1 200 OK\r\n{lines}\r\n".encode() + body
+
+
+def test_answers_are_asked_for_compressed_where_they_travel_and_not_on_this_machine(
+    corral: Corral, server: StandIn
+) -> None:
+    answer = json.dumps({"items": [NODE], "next": None}).encode()
+    server.answers["GET", "/api/v1/nodes"] = lambda request: zipped(gzip.compress(answer))
+    server.answers["POST", "/api/v1/nodes/web-1/cordon"] = (200, NODE)
+    client = far_client(server)
+    assert client.get("/api/v1/nodes") == {"items": [NODE], "next": None}
+    client.post("/api/v1/nodes/web-1/cordon")
+    client.close()
+    corral("node", "cordon", "web-1")
+    asked = [request.headers.get("Accept-Encoding") for request in server.requests]
+    assert asked[0] == "gzip"
+    assert "gzip" not in asked[1:]
+    assert corral("node", "list", "-o", "name").stdout == "web-1\n"
+    assert server.requests[-1].headers.get("Accept-Encoding") == "identity"
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (gzip.compress(b"{}")[:-4], "cut, or too large"),
+        (gzip.compress(b" " * (64 * 1024 * 1024 + 1)), "cut, or too large"),
+        (b"{}", "no gzip"),
+    ],
+    ids=["cut", "bomb", "plain"],
+)
+def test_a_compressed_body_that_is_none_is_not_taken(server: StandIn, body: bytes, told: str) -> None:
+    server.answers["GET", "/api/v1/nodes"] = lambda request: zipped(body)
+    client = far_client(server)
+    with pytest.raises(Unreachable, match=told):
+        client.get("/api/v1/nodes")
+    client.close()
 
 
 def test_filters_reach_the_controller(corral: Corral, server: StandIn) -> None:

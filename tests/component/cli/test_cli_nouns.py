@@ -285,6 +285,8 @@ def test_ended_instances_are_left_out_of_tables_and_names(corral: Corral, server
     corral("instance", "list", "-o", "json")
     asked = [request.query.get("live") for request in server.requests]
     assert asked == ["true", "true", None, None, None]
+    views = [request.query.get("view") for request in server.requests]
+    assert views == [None, "summary", None, "summary", None], "for names alone a compact list will do"
 
 
 def test_the_shell_completes_names_that_the_controller_knows(corral: Corral, server: StandIn) -> None:
@@ -293,6 +295,7 @@ def test_the_shell_completes_names_that_the_controller_knows(corral: Corral, ser
     assert "_CORRAL_COMPLETE=bash_complete" in corral("completion", "bash").stdout
     words = {"COMP_WORDS": "corral instance stop lob", "COMP_CWORD": "3", "_CORRAL_COMPLETE": "bash_complete"}
     assert corral(**words).stdout.split() == ["plain,lobby-1", "plain,lobby-2"]
+    assert (server.requests[-1].query["view"], server.requests[-1].query["q"]) == ("summary", "lob")
     nobody = corral(**words, CORRAL_URL="http://127.0.0.1:1")
     assert (nobody.returncode, nobody.stdout.strip(), nobody.stderr) == (0, "", "")
 

@@ -24,6 +24,7 @@ _COMMANDS: Final = (
     ("POST /api/v1/auth/password", "corral user password"),
 )
 """Requests that hints of the API name, the longer ones first, and the commands that send them."""
+GZIP: Final = "gzip"
 _REQUEST_ID: Final = "X-Request-Id"
 _OF_PROXIES: Final = frozenset({502, 503, 504})
 """Answers of proxies while a controller is away."""
@@ -45,6 +46,19 @@ class ApiAnswers:
             return json.loads(content)
         except ValueError:  # UnicodeDecodeError is one, too
             raise self.not_ours("no JSON") from None
+
+    def unpacked(self, content: bytes, *, limit: int) -> bytes:
+        """A body that was sent compressed, as long as it has no more than `limit` bytes."""
+        import zlib
+
+        unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # with the head and the checksum of gzip
+        try:
+            body = unpacking.decompress(content, limit)
+        except zlib.error:
+            raise self.not_ours("no gzip") from None
+        if not unpacking.eof:
+            raise self.not_ours("a compressed body that is cut, or too large")
+        return body
 
     def refusal(self, response: http.client.HTTPResponse, content: bytes) -> CommandRefused | Unreachable:
         """The error that the API returned, or that the answer was not from the API."""

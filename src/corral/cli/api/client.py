@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
-from corral.cli.api.answers import ApiAnswers
+from corral.cli.api.answers import GZIP, ApiAnswers
 from corral.cli.failure import CommandRefused, Unreachable, WrongUsage
 from corral.system.aio.backoff import Backoff
 from corral.version import VERSION
@@ -31,6 +31,8 @@ STREAM_SILENCE_SECONDS: Final = 60.0
 """Longer than any heartbeat: a stream this quiet is dead."""
 LONGEST_PAUSE_SECONDS: Final = 1.0
 PAGE: Final = 500
+SUMMARY: Final = {"view": "summary"}
+"""Parameters of a list of compact items, where names are all that is needed."""
 _PASSING: Final = frozenset(
     {"FENCED", "NODE_OFFLINE", "NOT_LEADER", "RATE_LIMITED", "SHUTTING_DOWN", "STORE_UNAVAILABLE", "TIMEOUT"}
 )
@@ -75,8 +77,13 @@ class Client:
     @property
     def is_private(self) -> bool:
         """Whether nobody on the way can read what is sent, as far as the address tells."""
+        return self._parts.scheme == "https" or not self._is_far
+
+    @property
+    def _is_far(self) -> bool:
+        """Whether bytes cost more than to compress them: not on this machine."""
         host = self._parts.hostname or ""
-        return self._parts.scheme == "https" or host in ("localhost", "::1") or host.startswith("127.")
+        return host not in ("localhost", "::1") and not host.startswith("127.")
 
     def get(self, path: str, params: Params | None = None) -> Any:
         target = self._target(path, params)
@@ -252,6 +259,8 @@ class Client:
         payload: bytes | None = None
         if method != "GET":
             headers["Idempotency-Key"] = key or _new_key()
+        elif self._is_far:
+            headers["Accept-Encoding"] = GZIP
         if body is not None:
             payload = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
@@ -322,6 +331,8 @@ class Client:
         if not response.isclosed():  # endless, or without a length: not to be used again
             response.close()
             self.close()
+        if response.getheader("Content-Encoding") == GZIP:
+            return self._answers.unpacked(content, limit=_MAX_BODY)
         return content
 
 

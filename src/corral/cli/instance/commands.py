@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from corral.cli.api.client import segment
+from corral.cli.api.client import SUMMARY, segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
 from corral.cli.dry_run import DRY, dry_run_option, refuse_wait, show_dry_run
@@ -125,6 +125,8 @@ def list_instances(
     living = session.output in ("table", "name") and not ended and state is None
     if living:
         params["live"] = "true"
+    if session.output == "name":
+        params |= SUMMARY
 
     def fetch() -> list[Any]:
         return session.client.pages(INSTANCES, params)

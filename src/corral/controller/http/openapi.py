@@ -69,7 +69,7 @@ def with_description(routes: Sequence[Route]) -> tuple[Route, ...]:
     async def handler(setting: ProcessContext, gate: CurrentTerm) -> ApiResponse:
         del setting, gate
         if not cached:
-            cached.append(ApiResponse(body=encode(describe(table))))
+            cached.append(ApiResponse(body=encode(describe(table)), compressible=True))
         return cached[0]
 
     table.append(

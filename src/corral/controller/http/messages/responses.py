@@ -72,6 +72,8 @@ class ApiResponse(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
     content_type: bytes = JSON
     headers: Headers = ()
+    compressible: bool = False
+    """Whether it may be sent compressed: it has neither secrets nor words that programs have chosen. See `compression`."""
 
 
 def encode(value: Any) -> bytes:
@@ -92,14 +94,16 @@ def revision_of(value: object) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def shaped(value: object, *, status: int = 200, headers: Headers = ()) -> ApiResponse:
+def shaped(
+    value: object, *, status: int = 200, headers: Headers = (), compressible: bool = False
+) -> ApiResponse:
     """A response shape as an answer, with its revision as the entity tag."""
     if value is None:
         return ApiResponse(status=status, headers=headers)
     revision = revision_of(value)
     if revision is not None:
         headers = ((b"etag", b'"%d"' % revision), *headers)
-    return ApiResponse(status=status, body=encode(value), headers=headers)
+    return ApiResponse(status=status, body=encode(value), headers=headers, compressible=compressible)
 
 
 def refusal(error: CorralError, *, headers: Headers = ()) -> ApiResponse:

@@ -232,7 +232,10 @@ class Endpoint:
     async def _guarded(self, request: HttpRequest) -> ApiResponse | None:
         """The response, whatever fails; None when it was a stream, or the caller has disconnected."""
         try:
-            return await self._answer(request)
+            answer = await self._answer(request)
+            if answer is None or not answer.compressible:
+                return answer
+            return await self._setting.compression.applied(request, answer)
         except Bug as error:
             return self._internal_error(request, error)
         except CorralError as error:

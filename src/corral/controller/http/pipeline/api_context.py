@@ -25,6 +25,7 @@ from corral.controller.dashboard.site_files import Site, open_site
 from corral.controller.distribution.instance_files import FileListing, FilePart
 from corral.controller.distribution.node_caches import CacheReport, SyncAnswer
 from corral.controller.events.hub import EventHub
+from corral.controller.http.messages.compression import Compression
 from corral.controller.http.messages.request import BodyPace
 from corral.controller.http.pipeline.attempts import Attempts
 from corral.controller.http.pipeline.audit_reads import AuditReads, WriterHealth
@@ -99,6 +100,7 @@ class ProcessContext:
     """Logins with a provider of OpenID Connect, if one is configured."""
     site: Site = field(default_factory=open_site)
     """The files of the dashboard."""
+    compression: Compression = field(default_factory=Compression)
     cluster_key: KeySource = _no_cluster_key
     """Opens the second factors of users."""
     instances_are_root: bool = False

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from corral.controller.http.messages.call import LoginCall, SharedCall
+from corral.controller.http.messages.list_pages import SummaryPage
 from corral.controller.http.messages.request import HttpRequest
 from corral.controller.http.messages.responses import CURSOR, EVENT_STREAM, ApiResponse, Headers, shaped
 from corral.controller.http.pipeline.admission import AdmittedRequest, RouteAdmission
@@ -88,7 +89,12 @@ class ReadServer:
         admitted = await self._admission.admit(request)
         cursor = _cursor(admitted.leading) if self._has_cursor else ()
         found = await self._handler(admitted.leading, admitted.call)
-        return shaped(admitted.shown(found), status=self._status, headers=cursor)
+        return shaped(
+            admitted.shown(found),
+            status=self._status,
+            headers=cursor,
+            compressible=isinstance(found, SummaryPage),
+        )
 
 
 def _cursor(leading: TermContext) -> Headers:

@@ -6,6 +6,7 @@ from typing import Final
 
 from corral.controller.dashboard.content_policy import content_policy
 from corral.controller.dashboard.site_files import ASSETS_PATH, SiteFile
+from corral.controller.http.messages.compression import accepts_gzip
 from corral.controller.http.messages.request import HttpRequest
 from corral.controller.http.messages.responses import ApiResponse, Headers
 from corral.controller.http.pipeline.api_context import ProcessContext
@@ -64,20 +65,11 @@ def _answer(
         (b"vary", b"Accept-Encoding"),
     )
     content_type = file.content_type.encode()
-    if not _accepts_gzip(request.header(b"accept-encoding") or ""):
+    if not accepts_gzip(request.header(b"accept-encoding")):
         headers = ((b"etag", f'"{file.hash}"'.encode()), *headers)
         return ApiResponse(body=file.content, content_type=content_type, headers=headers)
     headers = ((b"etag", f'"{file.hash}-gzip"'.encode()), (b"content-encoding", b"gzip"), *headers)
     return ApiResponse(body=file.gzipped, content_type=content_type, headers=headers)
-
-
-def _accepts_gzip(header: str) -> bool:
-    """Whether gzip is named, and not with the weight 0 (RFC 9110, 12.5.3)."""
-    for each in header.lower().split(","):
-        coding, _, weight = each.partition(";")
-        if coding.strip() == "gzip":
-            return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
-    return False
 
 
 ROUTES: Final[tuple[Route, ...]] = (
