@@ -16,7 +16,7 @@ from corral.testing.cluster import LocalCluster, LocalController
 from corral.testing.waiting import eventually
 
 SECRET = "hush-4711"
-FIELDS = {"method", "path", "status", "bytes", "seconds", "principal", "request", "address"}
+FIELDS = {"method", "page", "path", "status", "bytes", "seconds", "principal", "request", "address"}
 
 
 @pytest.fixture
@@ -58,8 +58,20 @@ async def test_a_record_says_who_asked_for_what_and_how_it_ended(
     assert 0 < float(record["seconds"]) < 30
     assert record["address"] == "127.0.0.1"
     assert record["principal"] in {f"token:{token['id']}" for token in me if token["role"] == "ADMIN"}
+    assert record["page"] == ""
     made = await only(logs, posted.headers["x-request-id"])
     assert (made["method"], made["path"], made["status"]) == ("POST", "/api/v1/tokens", "201")
+
+
+async def test_a_record_names_the_module_whose_page_asked(controller: LocalController, logs: Logs) -> None:
+    async with client_of(controller) as client:
+        for module, named in (("ghost", "ghost"), ("g" * 300, "g" * 80)):
+            answer = await client.get(f"/api/v1/modules/{module}/x", headers={"Corral-Page": module})
+            record = await only(logs, answer.headers["x-request-id"])
+            assert (record["status"], record["page"]) == ("404", named)
+        refused = await client.get("/api/v1/nodes", headers={"Corral-Page": "ghost"})
+        record = await only(logs, refused.headers["x-request-id"])
+        assert (record["status"], record["page"]) == ("403", "")
 
 
 @pytest.mark.parametrize(

@@ -293,6 +293,9 @@ def _headers(route: Route) -> list[dict[str, Any]]:
         found.append(_header("If-Match", "Only if the revision is still this ETag.", match))
     if isinstance(route, Stream):
         found.append(_header("Last-Event-ID", "Where the stream broke off.", {"type": "string"}))
+    if isinstance(route, Relay):
+        about = "The module whose page asks: then nothing but its own routes is answered."
+        found.append(_header("Corral-Page", about, {"type": "string", "maxLength": 80}))
     if isinstance(route, Asset):
         found.append(_header("If-None-Match", "Only if it is not this ETag.", {"type": "string"}))
     return found

@@ -20,7 +20,7 @@ LOG_FIELDS: Final[Mapping[str, FieldClass]] = fields(
         "group groups hash head held holder hook hosts ids incarnation instance instances isolate "
         "isolated kept kept_as key key_sha256 kind labels leader left lent lines listener live manifest "
         "messages method min_alive_ms mode module modules most name names next node noted open order "
-        "orders ours outcome owner path pause pid place plan port principal process processes protocol "
+        "orders ours outcome owner page path pause pid place plan port principal process processes protocol "
         "provider reader ready refused removed_in repeated reports request reservations revision role route "
         "rows run runs runtimes seconds seconds_left sending sendings sent sequence serial session sha256 "
         "shim silent since size slot spool stage state status steps stored strays subscriber suspects "

@@ -31,6 +31,7 @@ from corral.controller.http.pipeline.mutation_servers import (
     TermEndServer,
     UploadServer,
 )
+from corral.controller.http.pipeline.page_requests import check_page
 from corral.controller.http.pipeline.read_servers import (
     AssetServer,
     DownloadServer,
@@ -222,6 +223,7 @@ class Endpoint:
         self._setting.browsers.check(
             request, browser=route is not None and route.browser, stream=isinstance(route, Stream)
         )
+        check_page(request, route)
         server = self._methods.get(request.method)
         if server is not None:
             return await server.answer(request)

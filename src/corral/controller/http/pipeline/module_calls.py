@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from corral.controller.http.messages.call import Caller
-from corral.controller.http.messages.request import CLIENT_CLOSED, ClientGone, HttpRequest
+from corral.controller.http.messages.request import CLIENT_CLOSED, PAGE_MODULE, ClientGone, HttpRequest
 from corral.controller.http.messages.request_decoder import query_pairs
 from corral.controller.http.messages.responses import ApiResponse, refusal, secured
 from corral.controller.http.pipeline.api_context import TermContext
@@ -71,6 +71,7 @@ _KEPT_BACK: Final = frozenset(
 """Headers of a request that are not passed on to modules: of one connection, of the caller's credentials, and claims
 about the caller's address, which a module has from us."""
 _KEPT_BACK_STARTS: Final = (
+    "corral-",
     "proxy-",
     "sec-websocket-",
     "x-corral-",
@@ -129,6 +130,8 @@ async def _once(
         if attempt.in_doubt:
             raise in_doubt(call.module_id, call.named)
         audited: dict[str, object] = {"method": asked.method, "path": asked.path}
+        if PAGE_MODULE in request.scope:
+            audited["page"] = request.scope[PAGE_MODULE]
         await attempt.begin(action=ACTION, subject=call.module_id, after=audited)
         async with attempt.concluded():
             try:

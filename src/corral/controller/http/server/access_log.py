@@ -20,6 +20,7 @@ import structlog
 
 from corral.controller.http.messages.request import (
     CLIENT_CLOSED,
+    PAGE_MODULE,
     PRINCIPAL,
     REQUEST_ID,
     AsgiApp,
@@ -69,6 +70,7 @@ class AccessLog:
                     principal=principal,
                     request=scope.get(REQUEST_ID, ""),
                     address=address,
+                    page=scope.get(PAGE_MODULE, ""),
                 )
             elif self._report is None:
                 self._report = asyncio.get_running_loop().call_later(_REPORT_SECONDS, self.close)
