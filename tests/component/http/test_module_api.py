@@ -129,7 +129,7 @@ async def test_a_dry_run_tells_and_does_nothing(client: httpx.AsyncClient, rig: 
     assert refused["problems"][0]["code"] == "MODULE_INCOMPATIBLE"
     assert error(await post(client, needy)) == (422, "MODULE_INCOMPATIBLE")
     assert (await client.get(MODULES)).json()["items"] == []
-    assert left(rig) == []
+    assert len(left(rig)) == len(rig.modules.examined) == 2, "what was examined is kept for a while"
 
 
 async def test_a_module_may_be_installed_and_held(client: httpx.AsyncClient, rig: Rig) -> None:
@@ -373,7 +373,7 @@ async def test_an_upload_is_refused_before_it_is_read(client: httpx.AsyncClient,
         ({"Idempotency_Key": "a b"}, MODULES, (400, "BAD_REQUEST")),
         ({"Content_Type": "multipart/form-data"}, MODULES, (400, "BAD_REQUEST")),
         ({"Content_Type": f"multipart/form-data; boundary={'x' * 71}"}, MODULES, (400, "BAD_REQUEST")),
-        ({"Content_Type": "application/json"}, MODULES, (415, "UNSUPPORTED_MEDIA_TYPE")),
+        ({"Content_Type": "application/xml"}, MODULES, (415, "UNSUPPORTED_MEDIA_TYPE")),
         ({"Content_Encoding": "gzip"}, MODULES, (415, "UNSUPPORTED_MEDIA_TYPE")),
         ({"Content_Length": "9999999999"}, MODULES, (413, "BODY_TOO_LARGE")),
         ({}, f"{MODULES}?replase=true", (400, "UNKNOWN_FIELD")),

@@ -204,7 +204,9 @@ def _operation(route: Route, by_type: dict[int, Any], components: dict[str, Any]
             field.required for field in msgspec.structs.fields(route.body)
         )
         media = (_JSON, PATCH_TYPE) if route.method == "PATCH" else (_JSON,)
-        content = {each: {"schema": by_type[id(route.body)]} for each in media}
+        content: dict[str, Any] = {each: {"schema": by_type[id(route.body)]} for each in media}
+        if isinstance(route, FormUpload):
+            content = {**_form(route), **content}
         operation["requestBody"] = {"required": not optional, "content": content}
     return operation
 

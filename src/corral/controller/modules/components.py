@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from corral.controller.events.hub import EventHub
 from corral.controller.modules.archive_supply import StoredArchives
 from corral.controller.modules.data.module_data import ModuleData
+from corral.controller.modules.examined_archives import ExaminedArchives
 from corral.controller.modules.frontends import Frontends
 from corral.controller.modules.group_impact import broken_groups
 from corral.controller.modules.installer import Installer
@@ -67,6 +68,7 @@ class ModuleComponents:
         self.clock = clock
         self.uploads = data / UPLOADS
         self.max_archive_bytes = config.max_archive_bytes
+        self.examined = ExaminedArchives(clock=clock, most_bytes=2 * config.max_archive_bytes)
         self.enabled = config.enabled
         self._state = ledger.state
         self.packages = LedgerPackageStore(ledger, clock=clock)

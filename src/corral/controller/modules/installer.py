@@ -120,23 +120,29 @@ class Installer:
         """The upgrade under way, as a text; empty: none."""
 
     async def examine(
-        self, archive: Path, *, sidecar: Sidecar | None, options: InstallOptions
+        self, archive: Path, *, sidecar: Sidecar | None, options: InstallOptions, expect: str = ""
     ) -> CompatibilityReport:
         """The effects of an install, with everything that prevents it; nothing is stored. Raises only what
         prevents reading the archive: SIGNATURE_VERIFICATION_FAILED, ARCHIVE_INVALID, ARCHIVE_TOO_LARGE,
         MANIFEST_INVALID, PATH_REFUSED."""
-        return await self._compatibility(await self._looked_at(archive, sidecar), options)
+        return await self._compatibility(await self._looked_at(archive, sidecar, expect), options)
 
     async def install(
-        self, archive: Path, *, sidecar: Sidecar | None, options: InstallOptions, actor: Actor
+        self,
+        archive: Path,
+        *,
+        sidecar: Sidecar | None,
+        options: InstallOptions,
+        actor: Actor,
+        expect: str = "",
     ) -> InstallAnswer:
         """Install, upgrade, replace, or take another signature of the installed archive, or do nothing;
         returns once the module has settled.
 
         Raises the first problem, and then nothing was stored; MODULE_UPGRADE_FAILED when a new version did
-        not become active; CONFLICT while another module is being upgraded.
+        not become active; CONFLICT while another module is being upgraded; ARCHIVE_INVALID when its digest is not `expect`.
         """
-        candidate = await self._looked_at(archive, sidecar)
+        candidate = await self._looked_at(archive, sidecar, expect)
         async with self._packages.turn(candidate.facts.manifest.id), self._turn():
             compatibility = await self._compatibility(candidate, options)
             refused = refusal(compatibility)
@@ -180,10 +186,16 @@ class Installer:
         finally:
             self._lock.release()
 
-    async def _looked_at(self, archive: Path, sidecar: Sidecar | None) -> ExaminedArchive:
+    async def _looked_at(self, archive: Path, sidecar: Sidecar | None, expect: str = "") -> ExaminedArchive:
         """Inspect the archive. Its signature first: before it is verified, nothing is read but the digest."""
         work = functools.partial(file_digest, archive, max_bytes=self._max_archive_bytes)
         sha256 = await to_end(work)
+        if expect and sha256 != expect:
+            raise Rejected(
+                Code.ARCHIVE_INVALID,
+                "the archive is not the one that was received: its bytes on the controller's disk have changed",
+                hint="check that disk, and upload it again",
+            )
         signature = await self._supply.verify(archive, sha256, sidecar)
         inspect = functools.partial(
             inspect_archive, archive, max_bytes=self._max_archive_bytes, expect=sha256

@@ -70,6 +70,8 @@ class Modules:
         self.data: Final = parts.data
         self.uploads: Final = parts.uploads
         """Files of archives that are being received."""
+        self.examined: Final = parts.examined
+        """Archives that were examined, to be installed by their digest."""
         self.max_archive_bytes: Final = parts.max_archive_bytes
         self.enabled: Final = parts.enabled
         """Do modules run here? Where they do not, verbs are accepted all the same: the desired state is
@@ -87,6 +89,7 @@ class Modules:
     async def close(self) -> None:
         """Stop, unload or kill every module; stored phases stay. Idempotent."""
         await self._tasks.close()
+        await self.examined.close()
         self._parts.unregister_metrics()
         stragglers = await self.engine.close(budget=self._budget)
         if stragglers:
@@ -101,6 +104,7 @@ class Modules:
         swept = -math.inf
         while True:
             try:
+                await self.examined.purge()
                 await self._announce_leaks()
                 if self._clock.monotonic() - swept >= UPKEEP_SECONDS:
                     await self._parts.upkeep()
@@ -178,17 +182,31 @@ class Modules:
     # changing
 
     async def examine(
-        self, archive: Path, *, sidecar: Sidecar | None, options: InstallOptions | None = None
+        self,
+        archive: Path,
+        *,
+        sidecar: Sidecar | None,
+        options: InstallOptions | None = None,
+        expect: str = "",
     ) -> CompatibilityReport:
         return await self._parts.installing.examine(
-            archive, sidecar=sidecar, options=options or InstallOptions()
+            archive, sidecar=sidecar, options=options or InstallOptions(), expect=expect
         )
 
     async def install(
-        self, archive: Path, *, sidecar: Sidecar | None, options: InstallOptions, actor: Actor
+        self,
+        archive: Path,
+        *,
+        sidecar: Sidecar | None,
+        options: InstallOptions,
+        actor: Actor,
+        expect: str = "",
     ) -> InstallAnswer:
+        """`expect`: the digest that the archive has to have."""
         await self._ready()
-        return await self._parts.installing.install(archive, sidecar=sidecar, options=options, actor=actor)
+        return await self._parts.installing.install(
+            archive, sidecar=sidecar, options=options, actor=actor, expect=expect
+        )
 
     async def act(
         self,

@@ -10,11 +10,13 @@ import contextlib
 import fcntl
 import os
 import pathlib
+import secrets
 import tempfile
 from typing import Final
 
 _PREFIX: Final = "module-"
 _SUFFIX: Final = ".part"
+_ATTEMPTS: Final = 10
 
 
 def create_upload(directory: pathlib.Path) -> tuple[int, pathlib.Path]:
@@ -25,6 +27,17 @@ def create_upload(directory: pathlib.Path) -> tuple[int, pathlib.Path]:
         if _locked(fd) and os.fstat(fd).st_nlink:
             return fd, pathlib.Path(name)
         os.close(fd)  # `sweep_uploads` locked or removed the file before it was locked here
+
+
+def link_upload(file: pathlib.Path) -> pathlib.Path:
+    """Another name for an upload that is whole, beside it: it stays until this name is removed as well, or until the next
+    `sweep_uploads`. Blocking; OSError."""
+    for _ in range(_ATTEMPTS):
+        other = file.with_name(f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}")
+        with contextlib.suppress(FileExistsError):
+            os.link(file, other, follow_symlinks=False)
+            return other
+    raise FileExistsError(file)
 
 
 def sweep_uploads(directory: pathlib.Path) -> None:

@@ -101,7 +101,7 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     ),
     "InstalledModule": fields(open="outcome", text="told"),
     "ExaminedModule": fields(
-        open="ok would id version current_version sha256 size problems requires signature",
+        open="ok would id version current_version sha256 size problems requires signature expires_at",
         text="warnings",
     ),
     # controller.http.resources.modules.module_verbs

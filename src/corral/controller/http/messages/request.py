@@ -247,6 +247,12 @@ class HttpRequest:
                 hint="send it as it is",
             )
 
+    @property
+    def is_json(self) -> bool:
+        """Whether its body is declared as JSON."""
+        kind = (self.header(b"content-type") or "").partition(";")[0]
+        return kind.strip().lower() == JSON_TYPE
+
     def require_json(self) -> None:
         """Refuse a body that is not declared as JSON: browsers send forms cross-origin without a preflight."""
         given = self.header(b"content-type") or ""

@@ -24,7 +24,16 @@ from corral.controller.http.pipeline.attempts import Attempt
 from corral.controller.http.pipeline.handler_parameters import bound
 from corral.controller.http.pipeline.idempotency import Guard
 from corral.controller.http.pipeline.mutator import BoundChange, act, commit, record, replayed, require
-from corral.controller.http.pipeline.route_table import Act, Build, Describe, FormUpload, Mutate, Once, Upload
+from corral.controller.http.pipeline.route_table import (
+    Act,
+    Build,
+    Describe,
+    FormUpload,
+    Mutate,
+    Once,
+    Recall,
+    Upload,
+)
 from corral.controller.state.ledger import Mutation
 
 _REMEMBERED: Final = 100
@@ -200,9 +209,12 @@ class IntakeServer:
         self._handler = bound(route.handler, given=2)
         self._limit = bound(route.limit, given=0)
         self._directory = bound(route.directory, given=0)
+        self._recall = bound(route.recall, given=1) if route.recall is not None else None
         self._admission = admission
 
     async def answer(self, request: HttpRequest) -> ApiResponse:
+        if self._recall is not None and request.is_json:
+            return await self._recalled(request, self._recall)
         admitted = self._admission.admit_unread(request)
         leading, call = admitted.leading, admitted.call
         admitted.refuse_match(self._route)
@@ -216,6 +228,22 @@ class IntakeServer:
                 return (await record(admitted, mutation, guard=guard, attempt=attempt)).answer
 
             return await act(self._route, admitted, do, guard=guard)
+
+    async def _recalled(self, request: HttpRequest, recall: Recall) -> ApiResponse:
+        """With a form that was received before. It is looked for once it is known that the request was not answered
+        before."""
+        admitted = await self._admission.admit(request)
+        leading, call = admitted.leading, admitted.call
+        admitted.refuse_match(self._route)
+        guard = admitted.guard(admitted.raw)
+
+        async def do(attempt: Attempt) -> ApiResponse:
+            await announce(self._route, admitted, attempt)
+            async with recall(leading, call) as form:
+                mutation = await self._handler(leading, call, form)
+            return (await record(admitted, mutation, guard=guard, attempt=attempt)).answer
+
+        return await act(self._route, admitted, do, guard=guard)
 
     @contextlib.asynccontextmanager
     async def _received(self, admitted: AdmittedRequest) -> AsyncIterator[ReceivedForm]:

@@ -77,6 +77,8 @@ OnceHandler = Callable[..., Awaitable[Mutation]]
 """(call, attempt)"""
 IntakeHandler = Callable[..., Awaitable[Mutation]]
 """(call, form)"""
+Recall = Callable[..., AbstractAsyncContextManager[Any]]
+"""(call): the form"""
 AssetHandler = Callable[..., Awaitable[ApiResponse]]
 """(call)"""
 BuildHandler = Callable[..., Awaitable[Describe]]
@@ -315,6 +317,8 @@ class FormUpload(Route):
     """Where the file lies meanwhile."""
     small: Mapping[str, int]
     """The parts beside the file, and how large each may be."""
+    recall: Recall | None = None
+    """Finds a form that was received before, by a JSON `body` in place of a form; None: a form has to be sent."""
 
     mutates: ClassVar[bool] = True
 

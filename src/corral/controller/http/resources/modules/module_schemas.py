@@ -152,7 +152,8 @@ class InstalledModule(ModuleShape, frozen=True, kw_only=True, tag_field="kind", 
 
 
 class ExaminedModule(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="examined"):
-    """The effects that an install would have; nothing was done."""
+    """The effects that an install would have; nothing was done. Until `expires_at` the archive can be installed by its
+    digest, by the same caller; null: it was not kept."""
 
     ok: bool
     would: Literal["install", "upgrade", "replace", "downgrade", "resign", "nothing"]
@@ -165,6 +166,7 @@ class ExaminedModule(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
     warnings: list[str]
     requires: list[RequirementView]
     signature: SignatureFacts | None
+    expires_at: dt.datetime | None
 
 
 def module_shape(
@@ -207,7 +209,7 @@ def installed_shape(
     )
 
 
-def examined_shape(report: CompatibilityReport) -> ExaminedModule:
+def examined_shape(report: CompatibilityReport, expires_at: dt.datetime | None) -> ExaminedModule:
     return ExaminedModule(
         ok=report.ok,
         would=report.would.value,
@@ -220,6 +222,7 @@ def examined_shape(report: CompatibilityReport) -> ExaminedModule:
         warnings=list(report.warnings),
         requires=list(report.requires),
         signature=report.signature,
+        expires_at=expires_at,
     )
 
 

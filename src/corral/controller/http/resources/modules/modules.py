@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import pathlib
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from corral.controller.http.messages.call import ApiCall, NoQuery, Query
+from corral.controller.http.messages.call import ApiCall, NoQuery, Query, RequestBody
 from corral.controller.http.messages.paging import Page, PageQuery, page_of
 from corral.controller.http.messages.request_decoder import BodyDecoder
+from corral.controller.http.messages.responses import encode
 from corral.controller.http.messages.uploads import ReceivedForm, SmallPart
 from corral.controller.http.pipeline.route_table import Act, FormUpload, Read, Route, path_id
 from corral.controller.http.resources.modules.module_schemas import (
@@ -42,6 +44,8 @@ from corral.signing import SIDECAR_LIMIT, Sidecar
 SETTINGS_LIMIT: Final = 256 * 1024
 SIGNATURE: Final = "signature"
 SETTINGS: Final = "settings"
+_SIDECARS: Final = {"sig": "module.sig", "cosign-bundle": "module.bundle"}
+"""Names by which `sidecar_of` knows the kinds of signatures."""
 _PLATFORM: Final = f"{MODULES}/platform"
 """Where modules of a platform were uploaded and listed before: the same as without it."""
 
@@ -112,6 +116,32 @@ async def get_module(
     return module_shape(state, modules, nodes, call, the_module(state, call.path))
 
 
+class ExaminedReference(RequestBody, frozen=True, kw_only=True):
+    """An archive that the caller had examined (`dry_run`), with the signature that came with it."""
+
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}(?!\\n)$")]
+    settings: Settings | None = None
+
+
+@contextlib.asynccontextmanager
+async def recall_archive(
+    modules: Modules, call: ApiCall[ExaminedReference, InstallQuery]
+) -> AsyncIterator[ReceivedForm]:
+    """The form of an archive that was examined. NOT_FOUND, BODY_TOO_LARGE."""
+    parts: dict[str, SmallPart] = {}
+    if call.body.settings is not None:
+        content = encode(call.body.settings)
+        if len(content) > SETTINGS_LIMIT:
+            raise Rejected(
+                Code.BODY_TOO_LARGE, f"'settings' is larger than {SETTINGS_LIMIT} bytes", field=SETTINGS
+            )
+        parts[SETTINGS] = SmallPart(filename="", content=content)
+    async with modules.examined.borrowed(call.caller.limit_key, call.body.sha256) as kept:
+        if kept.sidecar is not None:
+            parts[SIGNATURE] = SmallPart(filename=_SIDECARS[kept.sidecar.kind], content=kept.sidecar.content)
+        yield ReceivedForm(file=kept.path, filename="", size=kept.size, sha256=kept.sha256, parts=parts)
+
+
 async def install_module(
     state: ClusterState,
     modules: Modules,
@@ -128,10 +158,18 @@ async def install_module(
         rollback=query.rollback,
         settings=_SETTINGS.decode(form.parts[SETTINGS].content) if SETTINGS in form.parts else None,
     )
+    owner = call.caller.limit_key
     if query.dry_run:
-        report = await modules.examine(form.file, sidecar=sidecar, options=options)
-        return Mutation(action="modules.examine", subject=report.id, steps=(), body=examined_shape(report))
-    answer = await modules.install(form.file, sidecar=sidecar, options=options, actor=call.caller.actor)
+        report = await modules.examine(form.file, sidecar=sidecar, options=options, expect=form.sha256)
+        until = await modules.examined.keep(
+            owner, form.file, sha256=form.sha256, size=form.size, sidecar=sidecar
+        )
+        body = examined_shape(report, until)
+        return Mutation(action="modules.examine", subject=report.id, steps=(), body=body)
+    answer = await modules.install(
+        form.file, sidecar=sidecar, options=options, actor=call.caller.actor, expect=form.sha256
+    )
+    await modules.examined.forget(owner, form.sha256)
     stored = state.modules.find(answer.record.id) or StoredRecord(0, answer.record)
     return Mutation(
         action="modules.install",
@@ -229,8 +267,11 @@ def _installing(path: str) -> FormUpload:
         method="POST",
         path=path,
         permission=Permission.MODULES_MANAGE,
-        summary="Install a module, or upgrade it: a form with `file`, and `signature` where there is one",
+        summary="Install a module, or upgrade it: a form with `file`, and `signature` where there is one; or the digest of "
+        "an archive that was examined",
         query=InstallQuery,
+        body=ExaminedReference,
+        recall=recall_archive,
         response=InstalledModule | ExaminedModule,
         handler=install_module,
         action="modules.install",
