@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from stand_in_controller import StandIn, refused
+from people import Person
+from stand_in_controller import Request, StandIn, refused
 
 Corral = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -221,6 +222,57 @@ def test_a_dry_run_tells_what_is_in_the_way_and_fails(
     assert said.returncode == 1
     assert "problem: 'a' provides it; pause 'a'" in said.stdout
     assert "warning: mind the gap" in said.stdout
+
+
+EXAMINED = {
+    "kind": "examined", "ok": True, "would": "install", "id": "guest-book", "version": "0.1.0", "sha256": "ab" * 32,
+    "size": 2048, "signature": None, "problems": [], "warnings": ["mind the gap"], "expires_at": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kept", [True, False])
+async def test_on_a_terminal_an_install_shows_what_would_happen_and_sends_the_archive_once(
+    server: StandIn, archive: pathlib.Path, tmp_path: pathlib.Path, kept: bool
+) -> None:
+    made = {**RUNNING, "kind": "installed", "outcome": "installed", "told": []}
+
+    def answer(request: Request) -> Any:
+        if request.query.get("dry_run"):
+            return 200, EXAMINED
+        if isinstance(request.body, dict) and not kept:
+            return refused(404, "NOT_FOUND", "no archive with the digest …", field="sha256")
+        return 201, made
+
+    server.answers["POST", MODULES] = answer
+    person = Person(tmp_path / "home", CORRAL_URL=server.url, CORRAL_TOKEN="corral_test_0123456789abcdef")
+    question = ("install guest-book 0.1.0", "y")
+    code, seen = await person.talk(
+        "module", "install", str(archive), "--no-activate", "--wait", "0", answers=[question]
+    )
+    assert code == 0, seen
+    assert "warning: mind the gap" in seen
+    assert f"not signed, 2.0 KiB, sha256 {'ab' * 32}" in seen
+    posts = [request for request in server.requests if request.method == "POST"]
+    assert posts[0].query == {"activate": "false", "dry_run": "true"}
+    assert (posts[1].query, posts[1].body) == ({"activate": "false"}, {"sha256": "ab" * 32})
+    sent = [request for request in posts if isinstance(request.body, bytes)]
+    assert len(sent) == (1 if kept else 2), "again only where the controller has it no more"
+
+
+async def test_a_no_and_a_problem_install_nothing(
+    server: StandIn, archive: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    person = Person(tmp_path / "home", CORRAL_URL=server.url, CORRAL_TOKEN="corral_test_0123456789abcdef")
+    server.answers["POST", MODULES] = (200, EXAMINED)
+    code, _ = await person.talk(
+        "module", "install", str(archive), answers=[("install guest-book 0.1.0", "n")]
+    )
+    assert code == 1
+    problem = {"code": "CAPABILITY_CONFLICT", "message": "'a' provides it", "hint": "pause 'a'"}
+    server.answers["POST", MODULES] = (200, {**EXAMINED, "ok": False, "problems": [problem]})
+    code, seen = await person.talk("module", "install", str(archive), answers=[])
+    assert (code, "pause 'a'" in seen) == (1, True)
+    assert [request.query.get("dry_run") for request in server.requests] == ["true", "true"]
 
 
 def test_an_upgrade_of_what_is_not_there_is_refused_before_anything_is_sent(

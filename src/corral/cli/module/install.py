@@ -8,11 +8,15 @@ from typing import Any, TypeVar
 
 import click
 
+from corral.cli.api.client import UPLOAD_SECONDS
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.failure import CommandRefused, WrongUsage, note, printable
 from corral.cli.module.nodes import refuse_failed_nodes, show_outcome, wait_for_nodes, wait_option
 from corral.cli.module.views import MODULES, module_path, module_status, refuse_failed, refuse_idle
+from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import Item, show_done
+from corral.cli.terminal.prompts import is_terminal
+from corral.cli.terminal.values import size_text
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,6 +38,7 @@ def _options(command: F) -> F:
                 "--dry-run", is_flag=True, help="Only show what would happen, and what is in the way."
             ),
             wait_option("How long to wait for connected nodes to settle; 0: not."),
+            yes_option,
         )
     ):
         command = option(command)
@@ -44,7 +49,10 @@ def _options(command: F) -> F:
 @_options
 @api_command
 def install(session: ApiSession, file: str, **options: Any) -> None:
-    """Install a module from its archive. A higher version than the installed one is an upgrade."""
+    """Install a module from its archive. A higher version than the installed one is an upgrade.
+
+    On a terminal it shows first what would happen, and asks; the archive is sent once.
+    """
     _send(session, pathlib.Path(file).expanduser(), **options)
 
 
@@ -83,6 +91,7 @@ def _send(
     no_rollback: bool,
     dry_run: bool,
     wait: float,
+    yes: bool,
 ) -> None:
     from corral.cli.api.transfers import FormFile, send_form
 
@@ -99,13 +108,43 @@ def _send(
         "allow_downgrade": _flag(allow_downgrade),
         "activate": "false" if no_activate else None,
         "rollback": "false" if no_rollback else None,
-        "dry_run": _flag(dry_run),
     }
-    found = send_form(session.client, MODULES, parts, what=f"uploading {path.name}", params=params)
+
+    def send(**more: str) -> Item:
+        what = f"uploading {path.name}"
+        answer: Item = send_form(session.client, MODULES, parts, what=what, params={**params, **more})
+        return answer
+
     if dry_run:
-        _show_report(session, found)
-    else:
-        _show_answer(session, wait_for_nodes(session, found, wait) if wait else found)
+        _show_report(session, send(dry_run="true"))
+        return
+    asks = not yes and session.output == "table" and is_terminal()
+    found = _install_examined(session, send, params) if asks else send()
+    _show_answer(session, wait_for_nodes(session, found, wait) if wait else found)
+
+
+def _install_examined(session: ApiSession, send: Callable[..., Item], params: Item) -> Item:
+    """Show what an install would do, ask, and install the very bytes that were examined."""
+    report = send(dry_run="true")
+    _show_report(session, report)
+    facts = _signer(report.get("signature")), size_text(report.get("size")), f"sha256 {report.get('sha256')}"
+    click.echo(printable(", ".join(facts)))
+    if report.get("would") != "nothing":
+        confirm(f"{report.get('would')} {report.get('id')} {report.get('version')}", yes=False)
+    body = {"sha256": report.get("sha256")}
+    try:
+        installed: Item = session.client.post(MODULES, body, params=params, timeout=UPLOAD_SECONDS)
+    except CommandRefused as refusal:
+        if refusal.code != "NOT_FOUND" or refusal.field != "sha256":
+            raise
+        return send()  # it was kept for too long, or by another leader
+    return installed
+
+
+def _signer(signature: object) -> str:
+    if not isinstance(signature, dict):
+        return "not signed"
+    return f"signed by {signature.get('identity') or 'key ' + str(signature.get('key_sha256'))}"
 
 
 def _flag(value: bool) -> str | None:
