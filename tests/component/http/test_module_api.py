@@ -22,6 +22,7 @@ from corral.signing import new_key, sign_keyed
 from corral.system.config_sections import SigningSection
 from corral.system.controller_config import ModulesSection
 from corral.testing.waiting import eventually
+from corral.wire.v1.module_pb2 import ModuleMetricFamily, ModuleMetrics, ModuleMetricSample
 
 MODULES = "/api/v1/modules"
 PLAIN = f"{MODULES}/plain"
@@ -265,6 +266,22 @@ async def test_a_module_for_nodes_alone_has_no_routes_and_no_health(
         answer = await client.get(f"{PLAIN}/{path}")
         assert error(answer) == (404, "NOT_FOUND")
         assert "no part on the controller" in answer.json()["error"]["message"]
+
+
+async def test_a_node_tells_what_its_part_of_a_module_uses(client: httpx.AsyncClient, rig: Rig) -> None:
+    await rig.install(
+        module_zip(hosts=["daemon"], backend={"daemon": {"entrypoint": "plain_code.main:Plain"}})
+    )
+    link = await rig.online("node-1")
+    await rig.online("node-2")
+    samples = [ModuleMetricSample(value=4096.0)]
+    frame = ModuleMetricFamily(module_id="plain", name="memory_bytes", kind="gauge", samples=samples)
+    rig.modules.node_reports.received(link, ModuleMetrics(families=[frame]))
+    used = {"cpu_seconds": 0.0, "memory_bytes": 4096, "threads": 0, "processes": 0, "calls": 0, "failures": 0}
+    listed = (await client.get(f"{PLAIN}/nodes")).json()["items"]
+    assert [each["live"] for each in listed] == [used, None]
+    assert [each["live"] for each in (await client.get(PLAIN)).json()["nodes"]] == [used, None]
+    assert (await client.get("/api/v1/nodes/node-1/modules")).json()["items"][0]["live"] == used
 
 
 async def test_data_is_dropped_only_when_the_module_is_gone(client: httpx.AsyncClient, rig: Rig) -> None:

@@ -18,7 +18,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from corral.controller.modules.metrics_exposition import ModuleMetricsCollector
-from corral.controller.modules_on_nodes.node_metrics import FRAME_BYTES, NODE_SAMPLES, NodeMetrics
+from corral.controller.modules_on_nodes.node_metrics import (
+    FRAME_BYTES,
+    NODE_SAMPLES,
+    ModuleUsage,
+    NodeMetrics,
+)
 from corral.controller.modules_on_nodes.published_events import (
     BURST_SECONDS,
     KIB_PER_SECOND,
@@ -284,6 +289,42 @@ def test_only_the_latest_frame_of_the_latest_session_counts_and_goes_with_it():
     figures.left(new)
     assert not [name for name, _ in exposed(figures) if "depth" in name]
     assert figures.dropped() == {}
+
+
+async def test_the_usage_of_a_module_on_a_node_is_that_of_the_latest_session_and_within_bounds():
+    figures, old, new = NodeMetrics(), HeldLink(session="s1"), HeldLink(session="s2")
+    figures.received(
+        old,
+        metrics(
+            family("memory_bytes", sample(5e6)),
+            family("cpu_seconds", sample(1.23456), kind="counter"),
+            family("calls", sample(7), kind="counter"),
+            family("threads", sample(-3)),
+            family("processes", sample(1e300)),
+            family("depth", sample(1), module_id="other"),
+        ),
+    )
+    assert figures.usage(NORTH, "guard") is None, "nothing is parsed on the loop"
+    await figures.look()
+    used = figures.usage(NORTH, "guard")
+    assert used == ModuleUsage(
+        cpu_seconds=1.235, memory_bytes=5_000_000, threads=0, processes=2**53, calls=7, failures=0
+    )
+    assert figures.usage(NORTH, "other") is None, "it has no process, as far as its host says"
+    assert figures.usage(NodeId("south"), "guard") is None
+    figures.received(new, metrics(family("memory_bytes", sample(6))))
+    assert figures.usage(NORTH, "guard") == used, "until the new frame is read"
+    await figures.look()
+    assert figures.usage(NORTH, "guard").memory_bytes == 6
+    figures.left(old)
+    assert figures.usage(NORTH, "guard").memory_bytes == 6
+    figures.received(new, metrics())
+    await figures.look()
+    assert figures.usage(NORTH, "guard") is None
+    figures.received(new, metrics(family("memory_bytes", sample(6))))
+    await figures.look()
+    figures.left(new)
+    assert figures.usage(NORTH, "guard") is None
 
 
 HOSTILE = [

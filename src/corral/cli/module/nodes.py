@@ -15,7 +15,7 @@ from corral.cli.module.views import module_path
 from corral.cli.terminal.output import Column, Item, list_table, plain, state_column
 from corral.cli.terminal.progress_line import ProgressLine
 from corral.cli.terminal.table import colour_enabled, coloured, paint_state
-from corral.cli.terminal.values import age, shortened
+from corral.cli.terminal.values import age, shortened, size_text
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,6 +33,7 @@ NODE_COLUMNS: Final = (
     state_column("PHASE", "phase"),
     Column("VERSION", "version"),
     Column("CONNECTED", "connected"),
+    Column("MEMORY", lambda found: _memory(found), wide=True),
     Column("UPDATED", lambda found: age(found.get("updated_at"))),
     Column("NOTE", lambda found: note_of(found) or "-"),
 )
@@ -44,6 +45,11 @@ MODULE_COLUMNS: Final = (
     Column("UPDATED", lambda found: age(found.get("updated_at"))),
     Column("NOTE", lambda found: note_of(found) or "-"),
 )
+
+
+def _memory(found: Item) -> str:
+    live = found.get("live")
+    return size_text(live.get("memory_bytes")) if isinstance(live, dict) else "-"
 
 
 def wait_option(help: str) -> Callable[[F], F]:

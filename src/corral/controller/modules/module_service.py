@@ -18,6 +18,7 @@ import structlog
 from corral.controller.modules.components import ModuleComponents
 from corral.controller.modules.frontends import FrontendFile
 from corral.controller.modules.installer import InstallAnswer, InstallOptions
+from corral.controller.modules_on_nodes.node_metrics import ModuleUsage
 from corral.controller.modules_on_nodes.reload_and_recover import (
     NodeSyncView,
     RecoverRequest,
@@ -72,6 +73,8 @@ class Modules:
         """Files of archives that are being received."""
         self.examined: Final = parts.examined
         """Archives that were examined, to be installed by their digest."""
+        self.node_reports: Final = parts.node_metrics
+        """Metrics of modules on nodes, as these reported last."""
         self.max_archive_bytes: Final = parts.max_archive_bytes
         self.enabled: Final = parts.enabled
         """Do modules run here? Where they do not, verbs are accepted all the same: the desired state is
@@ -170,6 +173,14 @@ class Modules:
     def progress(self, node_id: NodeId, id: str) -> str:
         """Progress of a module on its way to a node; empty when it is not."""
         return self._nodes.progress(node_id, id) if self._nodes is not None else ""
+
+    async def look_at_nodes(self) -> None:
+        """Read what nodes have reported about their modules since the last time, aside from the loop."""
+        await self.node_reports.look()
+
+    def usage_on(self, node_id: NodeId, id: str) -> ModuleUsage | None:
+        """What a module uses on a node; None: it has no process there, as far as is known."""
+        return self.node_reports.usage(node_id, id)
 
     def leaked(self) -> list[Leak]:
         return self._parts.pool.leaked()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import collections
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
+
+import msgspec
 
 from corral.controller.sessions.node_links import ModuleLink
 from corral.domain.ids import NodeId
@@ -42,6 +44,8 @@ HOST_FAMILIES: Final = {
 labels."""
 _LARGEST_COUNT: Final = 2**53
 _STAND_IN: Final = "x"
+_OF_PROCESS: Final = "memory_bytes"
+"""Reported of modules that have a process."""
 
 
 class NodeFamilies(NamedTuple):
@@ -52,6 +56,17 @@ class NodeFamilies(NamedTuple):
     """By module id, sorted."""
 
 
+class ModuleUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What the process of a module on a node uses, as its node reported last."""
+
+    cpu_seconds: float
+    memory_bytes: int
+    threads: int
+    processes: int
+    calls: int
+    failures: int
+
+
 class NodeMetrics:
     """The last frame of each session. A frame is parsed only when metrics are read: a node that floods costs
     no parsing."""
@@ -60,6 +75,16 @@ class NodeMetrics:
         self._frames: dict[ModuleLink, ModuleMetrics] = {}
         self._sheets: dict[ModuleLink, _ParsedFrame] = {}
         self._dropped: dict[ModuleLink, collections.Counter[str]] = {}
+        self._latest: dict[NodeId, ModuleLink] = {}
+        """By node, the session that sent last."""
+        self._usage: dict[NodeId, Mapping[str, ModuleUsage]] = {}
+        """By node and module, of the last frame that was parsed."""
+
+    def usage(self, node: NodeId, module: str) -> ModuleUsage | None:
+        """What a module uses on a node, by the last frame that `look` has parsed; None: it has no process there, as far as
+        is known."""
+        found = self._usage.get(node)
+        return found.get(module) if found is not None else None
 
     def received(self, link: ModuleLink, metrics: ModuleMetrics) -> None:
         """Replace the session's last frame. One larger than FRAME_BYTES is dropped and counted."""
@@ -70,12 +95,16 @@ class NodeMetrics:
             return
         self._frames.pop(link, None)  # moves the link to the end: the session that sent last counts
         self._frames[link] = metrics
+        self._latest[link.facts.node_id] = link
         self._sheets.pop(link, None)
 
     def left(self, link: ModuleLink) -> None:
         """Drop the frames of this session, which is over. Idempotent."""
         for held in (self._frames, self._sheets, self._dropped):
             held.pop(link, None)
+        if self._latest.get(link.facts.node_id) is link:
+            del self._latest[link.facts.node_id]
+            self._usage.pop(link.facts.node_id, None)
 
     async def look(self) -> None:
         """Parse new frames in a thread; `named` parses those that arrive meanwhile."""
@@ -114,6 +143,8 @@ class NodeMetrics:
     def _keep(self, link: ModuleLink, sheet: _ParsedFrame) -> _ParsedFrame:
         if link not in self._sheets:
             self._sheets[link] = sheet
+            if self._latest.get(link.facts.node_id) is link:
+                self._usage[link.facts.node_id] = sheet.usage
             self._dropped.setdefault(link, collections.Counter()).update(sheet.dropped)
         return sheet
 
@@ -133,6 +164,24 @@ class _ParsedFrame:
         self.named: dict[str, list[tuple[str, Family]]] = collections.defaultdict(list)
         for (module, name), family in sorted(self._families.items(), key=lambda item: item[0]):
             self.named[name].append((module, family))
+        self.usage: Mapping[str, ModuleUsage] = {
+            module: self._usage_of(module) for module, _ in self.named.get(_OF_PROCESS, ())
+        }
+
+    def _usage_of(self, module: str) -> ModuleUsage:
+        def number(name: str) -> float:
+            family = self._families.get((module, name))
+            value = next(iter(family.numbers.values()), 0.0) if family is not None else 0.0
+            return min(max(0.0, value), float(_LARGEST_COUNT))
+
+        return ModuleUsage(
+            cpu_seconds=round(number("cpu_seconds"), 3),
+            memory_bytes=int(number("memory_bytes")),
+            threads=int(number("threads")),
+            processes=int(number("processes")),
+            calls=int(number("calls")),
+            failures=int(number("call_failures")),
+        )
 
     def _drop(self, why: str, count: int = 1) -> None:
         if why and count > 0:

@@ -71,11 +71,13 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     # controller.http.resources.modules.module_nodes
     "OnNodesShape": fields(open="wanted active troubled waiting away"),
     "NodeStateShape": fields(
-        open="node connected phase version sha256 intent current refused declined owed settled updated_at",
+        open="node connected phase version sha256 intent current refused declined owed settled updated_at live",
         text="reason progress",
         sensitive="error",
     ),
     "ModuleOnNodeShape": fields(open="module installed"),
+    # controller.modules_on_nodes.node_metrics
+    "ModuleUsage": fields(open="cpu_seconds memory_bytes threads processes calls failures"),
     # controller.http.resources.modules.module_schemas
     "ModuleShape": fields(
         open=(

@@ -13,6 +13,7 @@ from corral.controller.http.pipeline.route_table import Read, Route
 from corral.controller.modules.module_service import Modules
 from corral.controller.modules_on_nodes.module_states import is_unhealthy, runs_with_refusal
 from corral.controller.modules_on_nodes.module_sync import TOO_LARGE
+from corral.controller.modules_on_nodes.node_metrics import ModuleUsage
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import NodeId
@@ -30,7 +31,7 @@ class NodeStateShape(msgspec.Struct, frozen=True, kw_only=True):
     `current`: it has the installed archive. `refused`: the installed archive did not come up there and is
     not sent again before an operator recovers it. `declined`: it runs, but not with the settings or the signature
     that it was given last. `owed`: what an operator asked for and the node has not done yet. `settled`: nothing
-    of it is under way. `error` is empty for callers that may not read logs."""
+    of it is under way. `error` is empty for callers that may not read logs. `live` is null while it has no process there."""
 
     node: str
     connected: bool
@@ -48,6 +49,7 @@ class NodeStateShape(msgspec.Struct, frozen=True, kw_only=True):
     progress: str
     """`offered`, `fetching 12 of 40 MB`, `told`: while an archive is on its way there."""
     updated_at: dt.datetime | None
+    live: ModuleUsage | None
 
 
 class OnNodesShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,6 +165,7 @@ def _fields(
         "owed": pending,
         "progress": progress,
         "updated_at": row.updated_at if row else None,
+        "live": modules.usage_on(node, module),
     }
     rests = not progress and not pending and settled(row, record)
     return {**shown, "settled": progress == TOO_LARGE or rests}
@@ -195,6 +198,7 @@ def settled(row: NodeModuleState | None, record: PackageRecord | None) -> bool:
 async def list_nodes_of_module(
     state: ClusterState, modules: Modules, nodes: LiveNodes, call: ApiCall[None, PageQuery]
 ) -> Page[NodeStateShape]:
+    await modules.look_at_nodes()
     record = state.modules.require(call.path["id"]).record
     return page_of_sorted(
         nodes_of(state, record),
@@ -208,6 +212,7 @@ async def list_nodes_of_module(
 async def list_modules_of_node(
     state: ClusterState, modules: Modules, nodes: LiveNodes, call: ApiCall[None, PageQuery]
 ) -> Page[ModuleOnNodeShape]:
+    await modules.look_at_nodes()
     node = state.nodes.require(call.path["id"]).record
     return page_of_sorted(
         modules_of(state, node.id),

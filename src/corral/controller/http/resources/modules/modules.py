@@ -113,6 +113,7 @@ async def list_modules(
 async def get_module(
     state: ClusterState, modules: Modules, nodes: LiveNodes, call: ApiCall[None, NoQuery]
 ) -> ModuleShape:
+    await modules.look_at_nodes()
     return module_shape(state, modules, nodes, call, the_module(state, call.path))
 
 
