@@ -57,6 +57,7 @@ _STILL: Final = {
 PATHS: Final = {
     "GET groups": ("/api/v1/groups?limit=100", False),
     "GET instances?limit=100": ("/api/v1/instances?limit=100", False),
+    "GET instances?view=summary&limit=100": ("/api/v1/instances?view=summary&limit=100", False),
     "GET instances?limit=500, an item": ("/api/v1/instances?limit=500", True),
     f"GET instances?group=g&limit={PAGE}": (f"/api/v1/instances?group={LARGE}&limit={PAGE}", False),
     "GET nodes": ("/api/v1/nodes", False),
@@ -70,9 +71,15 @@ Costs = dict[str, float]
 class Answering:
     """A controller process over a store with so many instances."""
 
-    def __init__(self, pid: int, api: Api) -> None:
+    def __init__(self, pid: int, api: Api, *, host: str, token: str) -> None:
         self._pid = pid
         self._api = api
+        self.host = host
+        self.token = token
+
+    def processor(self) -> float:
+        """Seconds of CPU that the process has used."""
+        return _processor(self._pid)
 
     async def costs(self) -> Costs:
         found = {}
@@ -109,8 +116,9 @@ async def answering(instances: int) -> AsyncIterator[Answering]:
             await controller.place(instances)
         process = processes.start("controller", *arguments, environment=_STILL)
         await process.ready()
-        api = Api(http, (data / "admin.token").read_text().strip())
-        found = Answering(process.pid, api)
+        token = (data / "admin.token").read_text().strip()
+        api = Api(http, token)
+        found = Answering(process.pid, api, host=http, token=token)
         await found.settled()
         try:
             yield found
