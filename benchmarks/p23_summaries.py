@@ -13,6 +13,7 @@ import json
 import logging
 import statistics
 import time
+from types import SimpleNamespace
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +26,8 @@ from benchmarks.placed_records import opened
 from benchmarks.trees import fresh_directory
 from corral.controller.http.messages.responses import encode
 from corral.controller.http.resources.instances.instance_summaries import instance_summary
+from corral.controller.http.resources.summary_view import SummaryView
+from corral.controller.workload.vitals import Vitals
 
 INSTANCES: Final = 5000
 REQUESTS: Final = 10
@@ -60,10 +63,13 @@ async def _floor() -> float:
     async with opened(fresh_directory()) as controller:
         await controller.place(INSTANCES)
         state, found = controller.state, []
+        silent: Any = SimpleNamespace(vitals=Vitals(state, monotonic=time.monotonic))
+        nothing: Any = None
+        view = SummaryView(state=state, nodes=nothing, workload=silent, instances=nothing)
         for _ in range(ROUNDS):
             began = time.process_time()
             items = [
-                instance_summary(stored, state.groups.find(stored.record.group), None)
+                instance_summary(view, stored)
                 for stored in map(state.instances.require, state.instances.ids())
             ]
             encode({"items": items})

@@ -53,9 +53,11 @@ async def test_a_summary_says_of_a_resource_what_the_resource_says(fleet: Rig) -
                 told = {
                     "exit",
                     "mode",
+                    "states",
+                    "paused",
                     "paused_until",
                     "held",
-                    "maintenance",
+                    "closed",
                     "connected",
                     "min",
                     "max",
@@ -63,6 +65,8 @@ async def test_a_summary_says_of_a_resource_what_the_resource_says(fleet: Rig) -
                 }
                 same = summary.keys() - told
                 assert {key: whole[key] for key in same} == {key: summary[key] for key in same}, whole[name]
+    lobby = next(item for item in await summaries(fleet, path="/api/v1/groups") if item["name"] == "lobby")
+    assert (lobby["states"], lobby["held"], lobby["closed"]) == ({"RUNNING": 2}, False, False)
     by_id = {item["id"]: item for item in await summaries(fleet)}
     assert (by_id["lobby-1"]["players"], by_id["lobby-1"]["max_players"]) == (7, 20)
     assert by_id["lobby-2"]["players"] is None

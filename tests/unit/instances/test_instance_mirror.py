@@ -47,6 +47,7 @@ def check(mirror: InstanceMirror, model: dict[str, InstanceRecord]) -> None:
         counts = mirror.counts(group)
         assert counts.live == sum(live(each.state) for each in members)
         assert counts.ready == sum(is_ready(each) for each in members)
+        assert dict(counts.by_state) == dict(collections.Counter(each.state for each in members))
         assert counts.staying == sum(stays(each) for each in members)
         ended = [each for each in members if not live(each.state)]
         assert list(counts.held) == [each.id for each in ended if each.held]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from corral.controller.state.collections import INSTANCES
 from corral.controller.state.mirrors import Mirror, StoredRecord
@@ -25,6 +25,8 @@ from corral.domain.ids import instance_number
 from corral.domain.instance_states import InstanceState
 from corral.domain.number_runs import NumberRuns
 
+K = TypeVar("K", bound=str)
+
 
 class GroupCounts:
     """The numbers of a group's instances."""
@@ -32,6 +34,7 @@ class GroupCounts:
     __slots__ = (
         "away",
         "by_node",
+        "by_state",
         "draining",
         "ended",
         "held",
@@ -62,6 +65,8 @@ class GroupCounts:
         """Those whose node is away for longer than the group waits."""
         self.by_node: Counter[str] = Counter()
         """Those that stay, by node."""
+        self.by_state: Counter[InstanceState] = Counter()
+        """All of them, ended ones included."""
         self.held = SortedKeys()
         """The ids of those that have ended and that an operator holds stopped."""
         self.ended = SortedKeys()
@@ -91,6 +96,7 @@ class GroupCounts:
 
     def _count(self, record: InstanceRecord, by: int) -> None:
         self.live += by * live(record.state)
+        _count_at(self.by_state, record.state, by)
         self.ready += by * is_ready(record)
         self.serving_ready += by * (is_ready(record) and not record.warm)
         self.starting += by * is_starting(record)
@@ -108,7 +114,7 @@ def _replaced(record: InstanceRecord | None) -> str | None:
     return (record.replaces or None) if record is not None else None
 
 
-def _count_at(counts: Counter[str], key: str, by: int) -> None:
+def _count_at(counts: Counter[K], key: K, by: int) -> None:
     """Change a count; one that is 0 again is left out."""
     counts[key] += by
     if not counts[key]:

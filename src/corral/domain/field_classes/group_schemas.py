@@ -53,11 +53,11 @@ GROUP_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     "GroupShape": fields(open="status revision"),
     "GroupSummary": fields(
         open=(
-            "name parent abstract runtime category static labels mode min max wanted instances ready warm lost "
-            "draining players max_players memory_mb paused_until maintenance deleting deployment "
+            "name parent abstract runtime category static labels mode min max wanted states instances ready warm "
+            "lost draining players max_players memory_mb held paused paused_until closed deleting deployment "
             "deployment_revision stable_revision owner updated_at revision"
         ),
-        text="reason held",
+        text="reason",
     ),
     "GroupStatus": fields(
         open=(

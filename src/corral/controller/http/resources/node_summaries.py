@@ -31,9 +31,9 @@ from corral.controller.http.resources.node_schemas import (
     node_shape,
     node_within_scope,
 )
-from corral.controller.sessions.live_nodes import LiveNode, LiveNodes
+from corral.controller.http.resources.summary_view import SummaryView
+from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
-from corral.controller.workload.service import Workloads
 from corral.domain.access import Access
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.permissions import Permission
@@ -82,8 +82,9 @@ class NodeSummary(msgspec.Struct, frozen=True, kw_only=True):
     revision: int
 
 
-def node_summary(state: ClusterState, live: LiveNode | None, stored: StoredRecord[NodeRecord]) -> NodeSummary:
-    record = stored.record
+def node_summary(view: SummaryView, stored: StoredRecord[NodeRecord]) -> NodeSummary:
+    record, state = stored.record, view.state
+    live = view.nodes.live(record.id)
     return NodeSummary(
         id=record.id,
         state=record.state,
@@ -109,9 +110,9 @@ def node_summary(state: ClusterState, live: LiveNode | None, stored: StoredRecor
 
 
 async def list_nodes(
-    state: ClusterState, nodes: LiveNodes, workload: Workloads, call: ApiCall[None, NodeQuery]
+    view: SummaryView, call: ApiCall[None, NodeQuery]
 ) -> Page[NodeShape] | SummaryPage[msgspec.Raw]:
-    query, access = call.query, call.caller.access
+    query, access, state, nodes = call.query, call.caller.access, view.state, view.nodes
     source = ListSource(
         mirror=state.nodes,
         texts=lambda record: (record.id, *label_texts(record.labels)),
@@ -123,13 +124,13 @@ async def list_nodes(
             source,
             query,
             lambda stored: node_within_scope(
-                access, node_shape(state, nodes, stored, workload.vitals.players_of)
+                access, node_shape(state, nodes, stored, view.workload.vitals.players_of)
             ),
         )
     return summary_page(
         source,
         query,
-        lambda stored: encoded_summary(node_summary(state, nodes.live(stored.record.id), stored)),
+        lambda stored: encoded_summary(node_summary(view, stored)),
     )
 
 

@@ -21,11 +21,10 @@ from corral.controller.http.messages.list_pages import (
     summary_page,
 )
 from corral.controller.http.messages.paging import Page
-from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.summary_cache import encoded_summary, short_text
 from corral.controller.http.resources.groups.group_schemas import GroupShape, away_text, group_shape
+from corral.controller.http.resources.summary_view import SummaryView
 from corral.controller.instances.group_folder import GroupFolder
-from corral.controller.instances.plan_signals import PlanSignals
 from corral.controller.instances.revisions import newest_number
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.domain.groups.instance_records import GroupRecord
@@ -44,7 +43,7 @@ class GroupQuery(ListQuery, frozen=True, kw_only=True):
 
 class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A group in a list: how many instances it has and shall have, and what keeps it from that. `paused_until` is null
-    unless its instances failed again and again, `held` unless an operator holds it, and then the reason."""
+    unless its instances failed again and again."""
 
     name: str
     parent: str
@@ -57,6 +56,7 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     min: int
     max: int | None
     wanted: int
+    states: dict[str, int]
     instances: int
     ready: int
     warm: int
@@ -66,9 +66,10 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     max_players: int
     memory_mb: int
     reason: str
+    held: bool
+    paused: bool
     paused_until: dt.datetime | None
-    held: str | None
-    maintenance: bool
+    closed: bool
     deleting: bool
     deployment: str
     deployment_revision: int
@@ -78,11 +79,9 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     revision: int
 
 
-def group_summary(
-    state: ClusterState, stored: StoredRecord[GroupRecord], signals: PlanSignals
-) -> GroupSummary:
-    record, spec = stored.record, stored.record.spec
-    scaling, counts = signals.scaling(record), state.instances.counts(spec.name)
+def group_summary(view: SummaryView, stored: StoredRecord[GroupRecord]) -> GroupSummary:
+    record, spec, state = stored.record, stored.record.spec, view.state
+    scaling, counts = view.instances.signals.scaling(record), state.instances.counts(spec.name)
     return GroupSummary(
         name=spec.name,
         parent=spec.parent,
@@ -95,6 +94,7 @@ def group_summary(
         min=scaling.values.min,
         max=scaling.values.max,
         wanted=scaling.wanted,
+        states={each.value: number for each, number in counts.by_state.items()},
         instances=counts.live - counts.warm - counts.lost,
         ready=counts.serving_ready,
         warm=counts.warm,
@@ -104,9 +104,10 @@ def group_summary(
         max_players=spec.max_players,
         memory_mb=spec.memory_mb,
         reason=short_text(record.reason or away_text(counts.away)),
+        held=record.hold is not None,
+        paused=record.paused is not None,
         paused_until=record.paused.until if record.paused else None,
-        held=short_text(record.hold.reason) if record.hold else None,
-        maintenance=scaling.values.maintenance.enabled,
+        closed=scaling.values.maintenance.enabled,
         deleting=record.deleting,
         deployment=record.deployment,
         deployment_revision=newest_number(state, spec.name),
@@ -118,12 +119,9 @@ def group_summary(
 
 
 async def list_groups(
-    state: ClusterState,
-    instances: InstanceControl,
-    group_folder: GroupFolder | None,
-    call: ApiCall[None, GroupQuery],
+    view: SummaryView, group_folder: GroupFolder | None, call: ApiCall[None, GroupQuery]
 ) -> Page[GroupShape] | SummaryPage[msgspec.Raw]:
-    query, access, signals = call.query, call.caller.access, instances.signals
+    query, access, state, signals = call.query, call.caller.access, view.state, view.instances.signals
     permission = Permission.GROUPS_READ
     source = ListSource(
         mirror=state.groups,
@@ -137,7 +135,7 @@ async def list_groups(
         return list_page(
             source, query, lambda stored: group_shape(state, stored, signals, folder=group_folder)
         )
-    return summary_page(source, query, lambda stored: encoded_summary(group_summary(state, stored, signals)))
+    return summary_page(source, query, lambda stored: encoded_summary(group_summary(view, stored)))
 
 
 def sorts(state: ClusterState) -> dict[str, SortField[GroupRecord]]:

@@ -29,12 +29,13 @@ from corral.controller.http.resources.instances.instance_schemas import (
     InstanceView,
     instance_shape,
 )
+from corral.controller.http.resources.summary_view import SummaryView
 from corral.controller.state.cluster_state import StoredRecord
 from corral.controller.workload.service import Workloads
 from corral.controller.workload.vitals import Vital
 from corral.domain.access import Access
 from corral.domain.groups.group import PRIMARY
-from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, is_lost, is_ready, live
+from corral.domain.groups.instance_records import InstanceRecord, is_lost, is_ready, live
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.permissions import Permission
 
@@ -87,10 +88,10 @@ class InstanceSummary(msgspec.Struct, frozen=True, kw_only=True):
     revision: int
 
 
-def instance_summary(
-    stored: StoredRecord[InstanceRecord], group: StoredRecord[GroupRecord] | None, vital: Vital | None
-) -> InstanceSummary:
-    record, vital = stored.record, vital or _SILENT
+def instance_summary(view: SummaryView, stored: StoredRecord[InstanceRecord]) -> InstanceSummary:
+    """Made of the instance, its group and its last reports, and of nothing else: the list keeps it as long as these stay."""
+    record = stored.record
+    group, vital = view.state.groups.find(record.group), view.workload.vitals.find(record.id) or _SILENT
     spec = group.record.spec if group is not None else None
     primary = next((each.port for each in record.ports if each.name == PRIMARY), None)
     return InstanceSummary(
@@ -121,7 +122,7 @@ def instance_summary(
 
 
 async def list_instances(
-    view: InstanceView, summaries: SummaryCache, call: ApiCall[None, InstanceQuery]
+    view: InstanceView, parts: SummaryView, summaries: SummaryCache, call: ApiCall[None, InstanceQuery]
 ) -> Page[InstanceShape] | SummaryPage[msgspec.Raw]:
     query, instances = call.query, view.state.instances
     states = chosen(InstanceState, query.state, field="state")
@@ -138,10 +139,8 @@ async def list_instances(
 
     def encoded(stored: StoredRecord[InstanceRecord]) -> bytes:
         record = stored.record
-        group, vital = groups.find(record.group), vitals.find(record.id)
-        return summaries.encoded(
-            record.id, (stored, group, vital), lambda: instance_summary(stored, group, vital)
-        )
+        basis = stored, groups.find(record.group), vitals.find(record.id)
+        return summaries.encoded(record.id, basis, lambda: instance_summary(parts, stored))
 
     page = summary_page(source, query, encoded)
     summaries.trim(instances)
