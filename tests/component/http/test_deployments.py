@@ -212,6 +212,12 @@ async def test_the_list_is_the_newest_first_in_pages_with_filters(
     assert [each["id"] for each in mine] == [other]
     query = [("group", "lobby"), ("state", "SUPERSEDED"), ("state", "PENDING")]
     assert len((await client.get(ALL, params=query)).json()["items"]) == 4
+    for asked, found in (
+        ({"group": "lobby", "state": "SUPERSEDED,PENDING"}, 4),
+        ({"ids": f"{other},dep-nobody,{made[0]}"}, 2),
+        ({"q": "OTHER"}, 1),
+    ):
+        assert len((await client.get(ALL, params=asked)).json()["items"]) == found, asked
     assert (await client.get(ALL, params={"state": "DONE"})).status_code == 400
 
 

@@ -177,6 +177,8 @@ async def test_the_list_is_filtered_and_paged(client: httpx.AsyncClient, rig: Ri
     assert await ids(intent="inactive") == ["bravo"]
     assert await ids(host="controller") == ["alpha", "bravo", "charlie"]
     assert await ids(host="daemon") == []
+    assert await ids(ids="charlie,nobody,alpha") == ["alpha", "charlie"]
+    assert await ids(q="AL") == ["alpha"]
     page = (await client.get(MODULES, params={"limit": 2})).json()
     assert [item["id"] for item in page["items"]] == ["alpha", "bravo"]
     assert await ids(limit="2", cursor=page["next"]) == ["charlie"]

@@ -65,8 +65,8 @@ SearchText = Annotated[
     str,
     msgspec.Meta(
         max_length=100,
-        description="Only what has this text in its id or name, its group or its labels (`KEY=VALUE`); small and capital "
-        "letters are the same.",
+        description="Only what has this text in its id, name or title, its group or its labels (`KEY=VALUE`); small and "
+        "capital letters are the same.",
     ),
 ]
 Choices = tuple[Annotated[str, msgspec.Meta(max_length=200)], ...]
@@ -139,8 +139,9 @@ class ListSource(Generic[R]):
 def chosen(kind: type[E], given: Choices, *, field: str) -> frozenset[E]:
     """The members that were named; none: all are meant. INVALID_FIELD lists those there are."""
     names = [name for text in given for name in text.split(",") if name]
+    known = {member.value for member in kind}
     for name in names:
-        if name not in kind.__members__:
+        if name not in known:
             raise unknown_choice(
                 f"value of parameter '{field}':", name[:80], list(kind), code=Code.INVALID_FIELD, field=field
             )
@@ -187,27 +188,36 @@ def summary_page(
     )
 
 
-def _among(source: ListSource[R], query: ListQuery) -> Sequence[str]:
-    """The ids in order among which all that are asked for are."""
-    if query.ids is None:
-        return source.mirror.ids() if source.among is None else source.among
-    named = sorted({each for each in query.ids.split(",") if each})
+def named_ids(mirror: Mirror[R], text: str) -> list[str]:
+    """The ids of a list that exist, each once and in order. INVALID_FIELD when there are too many."""
+    named = sorted({each for each in text.split(",") if each})
     if len(named) > MOST_IDS:
         raise invalid(
             "ids", f"{len(named)} were given, and {MOST_IDS} are possible", "ask for fewer at a time"
         )
-    return [each for each in named if source.mirror.find(each) is not None]
+    return [each for each in named if mirror.find(each) is not None]
+
+
+def has_text(texts: Iterable[str], wanted: str) -> bool:
+    """Whether one of the texts has this part, whatever its capitals."""
+    wanted = wanted.casefold()
+    return any(wanted in text.casefold() for text in texts)
+
+
+def _among(source: ListSource[R], query: ListQuery) -> Sequence[str]:
+    """The ids in order among which all that are asked for are."""
+    if query.ids is not None:
+        return named_ids(source.mirror, query.ids)
+    return source.mirror.ids() if source.among is None else source.among
 
 
 def _accepting(source: ListSource[R], query: ListQuery) -> Callable[[R], bool] | None:
     if query.q is None:
         return source.accepts
-    wanted, accepts, texts = query.q.casefold(), source.accepts, source.texts
+    wanted, accepts, texts = query.q, source.accepts, source.texts
 
     def found(record: R) -> bool:
-        return any(wanted in text.casefold() for text in texts(record)) and (
-            accepts is None or accepts(record)
-        )
+        return has_text(texts(record), wanted) and (accepts is None or accepts(record))
 
     return found
 

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from corral.controller.http.messages.call import RequestBody, Text
+from corral.controller.http.messages.list_pages import Choices, Ids, SearchText
 from corral.controller.http.messages.paging import PageQuery
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.instances.deployments import deployment_progress_of
@@ -86,7 +87,9 @@ class DeploymentReason(RequestBody, frozen=True, kw_only=True):
 
 class DeploymentQuery(PageQuery, frozen=True, kw_only=True):
     group: GroupFilter | None = None
-    state: tuple[DeploymentState, ...] = ()
+    ids: Ids | None = None
+    q: SearchText | None = None
+    state: Choices = ()
 
 
 def present_view(instances: InstanceControl, now: dt.datetime) -> PlanView:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from corral.controller.http.messages.call import ApiCall, Confirmed, NoQuery
+from corral.controller.http.messages.list_pages import chosen, has_text, named_ids
 from corral.controller.http.messages.paging import Page, decode_cursor, encode_cursor
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_table import Mutate, Read, Route
@@ -37,7 +38,7 @@ from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation
 from corral.controller.workload.service import Workloads
-from corral.domain.groups.deployments import DeploymentRecord
+from corral.domain.groups.deployments import DeploymentRecord, DeploymentState
 from corral.domain.permissions import Permission
 
 _KIND: Final = "deployments"
@@ -52,12 +53,16 @@ async def list_deployments(
 ) -> Page[DeploymentShape]:
     query, access = call.query, call.caller.access
     before = decode_cursor(_KIND, query.cursor)
+    states = chosen(DeploymentState, query.state, field="state")
     known = state.deployments.of_group(query.group) if query.group else list(state.deployments)
+    named = None if query.ids is None else set(named_ids(state.deployments, query.ids))
     found = sorted(
         (
             (_order(stored.record), stored)
             for stored in known
-            if (not query.state or stored.record.state in query.state)
+            if (not states or stored.record.state in states)
+            and (named is None or stored.record.id in named)
+            and (query.q is None or has_text((stored.record.id, stored.record.group), query.q))
             and access.allows_on_group(Permission.DEPLOYMENTS_READ, stored.record.group)
         ),
         key=lambda item: item[0],

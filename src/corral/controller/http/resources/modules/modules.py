@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from corral.controller.http.messages.call import ApiCall, NoQuery, Query, RequestBody
+from corral.controller.http.messages.list_pages import Ids, SearchText, has_text, named_ids
 from corral.controller.http.messages.paging import Page, PageQuery, page_of
 from corral.controller.http.messages.request_decoder import BodyDecoder
 from corral.controller.http.messages.responses import encode
@@ -54,6 +55,8 @@ _SETTINGS: Final = BodyDecoder(Settings)
 
 
 class ModuleQuery(PageQuery, frozen=True, kw_only=True):
+    ids: Ids | None = None
+    q: SearchText | None = None
     phase: ModulePhase | None = None
     intent: ModuleIntent | None = None
     host: ModuleHost | None = None
@@ -100,6 +103,7 @@ async def list_modules(
             query.phase in (None, record.phase)
             and query.intent in (None, record.intent)
             and (query.host is None or query.host in record.manifest.hosts)
+            and (query.q is None or has_text((record.id, record.manifest.title), query.q))
         )
 
     return page_of(
@@ -107,6 +111,7 @@ async def list_modules(
         query,
         accepts=accepts,
         shape=lambda stored: listed_shape(state, modules, nodes, call, stored),
+        among=named_ids(state.modules, query.ids) if query.ids is not None else None,
     )
 
 
