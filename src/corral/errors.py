@@ -50,6 +50,7 @@ class Code(enum.Enum):
     NODE_DRAINING = 409
     RESYNC_REQUIRED = 410
     REVISION_MISMATCH = 412
+    FILE_CHANGED = 412
     BODY_TOO_LARGE = 413
     UNSUPPORTED_MEDIA_TYPE = 415
     MISDIRECTED_REQUEST = 421
@@ -205,6 +206,15 @@ class CorralError(Exception):
 
 class Rejected(CorralError):
     """The caller has to change something; the same call fails again."""
+
+
+class FileChanged(Rejected):
+    """A file is not what the caller has seen; nothing was changed. `digest` is that of the present one; empty: there is
+    none, or it was not read."""
+
+    def __init__(self, message: str, *, digest: str = "", hint: str | None = None) -> None:
+        super().__init__(Code.FILE_CHANGED, message, hint=hint)
+        self.digest = digest
 
 
 class DocumentFault(NamedTuple):

@@ -84,6 +84,22 @@ TEMPLATE_REFUSALS: Final = ArchiveRefusals(
     compression_hint="nothing was stored; pack it with deflate",
     hard_link_hint="nothing was stored; pack with: tar --hard-dereference",
 )
+UNPACK_REFUSALS: Final = ArchiveRefusals(
+    unreadable="the archive cannot be read",
+    entry="the archive's entry {name} is refused: {why}",
+    many_entries="the archive has too many entries",
+    long_directory="the archive's directory is too long",
+    many_bytes="the archive unpacks to more than may be unpacked at once",
+    far_unpacked=f"the archive unpacks to more than {RATIO_MAX} times its size",
+    unknown_compression="its compression is not known here",
+    damaged_hint="nothing was unpacked; pack it again as tar.gz or zip",
+    entry_hint="nothing was unpacked; pack it without that entry",
+    large_hint="nothing was unpacked; make it smaller, or raise files.max_unpacked_bytes or files.max_entries",
+    ratio_hint="nothing was unpacked; leave out what is empty, or use a plain tar",
+    encrypted_hint="nothing was unpacked; pack it without a password",
+    compression_hint="nothing was unpacked; pack it with deflate",
+    hard_link_hint="nothing was unpacked; pack with: tar --hard-dereference",
+)
 MODULE_REFUSALS: Final = ArchiveRefusals(
     unreadable="the module's archive cannot be read",
     entry="the module's archive is refused: its entry {name}: {why}",

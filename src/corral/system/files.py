@@ -207,3 +207,9 @@ def sha256_of(file: io.BufferedReader) -> hashlib._Hash:
         hashed.update(view[:size])
         check_cancelled()
     return hashed
+
+
+def free_bytes(directory: pathlib.Path) -> int:
+    """Bytes that an ordinary user may still write there: a workload does not run as root."""
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize

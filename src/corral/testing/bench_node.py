@@ -25,6 +25,7 @@ from corral.errors import Code, Rejected
 from corral.sdk.instances import ExitInfo, InstanceHandle, InstanceSpec
 from corral.sdk.processes import SideProcess
 from corral.sdk.runtime import RunExit, RunHandle, SideRun
+from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock, SystemClock
 from corral.testing.bench_storage import BenchScope
 
@@ -124,7 +125,7 @@ class BenchNode:
         self._instances: dict[str, BenchInstance] = {}
         self.missing_commands: set[str] = set()
         """Commands that cannot be spawned: COMMAND_NOT_FOUND."""
-        files = ModuleFiles(directory_of=self._find_directory, clock=SystemClock())
+        files = ModuleFiles(directory_of=self._find_directory, writers=KeyedLocks(), clock=SystemClock())
         processes = ModuleProcesses(find_run=self._instances.get)
         self._operations = {one.method: one for one in (*files.operations(), *processes.operations())}
 

@@ -23,6 +23,7 @@ from corral.modules.services.host_operations import OperationTable
 from corral.sdk.files import Files
 from corral.sdk.protocol.instance_messages import WriteFile
 from corral.sdk.protocol.messages import WRITE_FILE
+from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy
 from corral.testing import workloads
@@ -57,7 +58,7 @@ class Link:
 
 
 def files_in(root: pathlib.Path) -> Files:
-    found = ModuleFiles(directory_of={"one": root}.get, clock=SystemClock())
+    found = ModuleFiles(directory_of={"one": root}.get, writers=KeyedLocks(), clock=SystemClock())
     return Files(Link(found), here=True)
 
 
@@ -223,7 +224,7 @@ async def test_nothing_outside_is_touched_while_names_are_swapped(root, scratch)
 
 
 async def test_a_body_that_is_too_large_is_refused_by_the_host_too(root):
-    link = Link(ModuleFiles(directory_of={"one": root}.get, clock=SystemClock()))
+    link = Link(ModuleFiles(directory_of={"one": root}.get, writers=KeyedLocks(), clock=SystemClock()))
     body = WriteFile(instance_id="one", path="a", content=bytes(1_048_577))
     assert await code_of(link.call(WRITE_FILE, body, object)) == "BODY_TOO_LARGE"
     assert os.listdir(root) == []
@@ -315,7 +316,9 @@ async def test_the_same_disk_mounted_a_second_time_is_written_to_as_well(root, s
 
 async def test_the_files_of_a_real_instance_are_there_until_its_directory_goes(node):
     finder = node.supervision.supervisor.instances.directory_of
-    files = Files(Link(ModuleFiles(directory_of=finder, clock=SystemClock())), here=True)
+    files = Files(
+        Link(ModuleFiles(directory_of=finder, writers=KeyedLocks(), clock=SystemClock())), here=True
+    )
     assert await code_of(files.walk("one")) == "NOT_FOUND"
     await node.start("one", workloads.shell("echo hello > said; exec sleep 3600"))
     await files.write("one", "ours", b"x")

@@ -27,6 +27,7 @@ from corral.sdk.protocol.instance_messages import (
     WalkFiles,
     WriteFile,
 )
+from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
 from corral.system.trees.entries import is_tree
 from corral.wire.v1.instance_pb2 import FileEntry as WireEntry
@@ -39,8 +40,10 @@ FindDirectory = Callable[[str], pathlib.Path | None]
 class ModuleFiles:
     """File operations: a few at a time, each in a thread."""
 
-    def __init__(self, *, directory_of: FindDirectory, clock: Clock) -> None:
+    def __init__(self, *, directory_of: FindDirectory, writers: KeyedLocks[str], clock: Clock) -> None:
+        """`writers`: shared with others that write to instances."""
         self._directory_of = directory_of
+        self._writers = writers
         self._clock = clock
         self._turns = asyncio.Semaphore(AT_ONCE)
 
@@ -69,11 +72,12 @@ class ModuleFiles:
                 hint=f"{MOST_WRITTEN:,} are taken; append it in parts",
             )
         root = self._root(asked.instance_id)
-        await self._done(
-            asked.instance_id,
-            asked.path,
-            lambda _: write_file(root, asked.path, asked.content, append=asked.append),
-        )
+        async with self._writers.hold(asked.instance_id):
+            await self._done(
+                asked.instance_id,
+                asked.path,
+                lambda _: write_file(root, asked.path, asked.content, append=asked.append),
+            )
         return m.Nothing()
 
     async def _walk(self, _scope: Scope, asked: WalkFiles) -> FileList:
@@ -88,7 +92,8 @@ class ModuleFiles:
 
     async def _remove(self, _scope: Scope, asked: RemoveFile) -> FileRemoved:
         root = self._root(asked.instance_id)
-        removed = await self._done(asked.instance_id, asked.path, lambda _: remove_file(root, asked.path))
+        async with self._writers.hold(asked.instance_id):
+            removed = await self._done(asked.instance_id, asked.path, lambda _: remove_file(root, asked.path))
         return FileRemoved(removed=removed)
 
     def _root(self, instance_id: str) -> pathlib.Path:

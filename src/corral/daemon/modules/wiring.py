@@ -44,7 +44,8 @@ class NodeModuleServices:
             path=config.data / "modules" / "offers.json", send=node_runs.send, entropy=entropy
         )
         instances = node_runs.instances
-        files = ModuleFiles(directory_of=instances.directory_of, clock=clock)
+        writers = node_runs.preparation.directories.writers
+        files = ModuleFiles(directory_of=instances.directory_of, writers=writers, clock=clock)
         self._processes = ModuleProcesses(find_run=instances.find, runs=instances.runs)
         self._tasks = Tasks()
         self._tidy_again = False

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import errno
-import os
 import pathlib
 from typing import Final
 
 from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.system.files import free_bytes
 
 _MEBI: Final = 1024 * 1024
 _FULL_BYTES: Final = _MEBI
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 RETRY_SECONDS: Final = 30.0
-
-
-def free_bytes(directory: pathlib.Path) -> int:
-    """Bytes that an ordinary user may still write: a workload does not run as root."""
-    found = os.statvfs(directory)
-    return found.f_bavail * found.f_frsize
 
 
 def lacks_room(directory: pathlib.Path, reserve_mb: int) -> bool:

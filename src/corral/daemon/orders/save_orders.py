@@ -8,10 +8,12 @@ what a workload swaps for a link to something else is refused, not read.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import os
 import pathlib
 import tarfile
+from collections.abc import Callable
 from typing import IO, Final, cast
 
 import msgspec
@@ -30,7 +32,7 @@ from corral.domain.file_paths import Globs, check_glob, check_path, globs
 from corral.errors import Bug, Code, CorralError, Rejected, Retryable
 from corral.system.aio.tasks import Tasks
 from corral.system.entropy import Entropy, new_id
-from corral.system.trees.entries import is_tree, open_regular, open_tree
+from corral.system.trees.entries import directory_beneath, is_tree, open_regular, open_tree
 from corral.system.trees.walk import TreeEntry, walk
 from corral.wire.frame_table import require
 from corral.wire.v1.instance_pb2 import SaveFiles, SaveFilesFailed
@@ -81,13 +83,56 @@ def pack(
     return Packed(files, size)
 
 
+def pack_directory(
+    root: pathlib.Path,
+    path: str,
+    target: pathlib.Path,
+    *,
+    max_bytes: int,
+    max_files: int,
+    room: Callable[[int], None],
+    abort: Abort,
+) -> Packed:
+    """A directory of the tree for somebody to take away, empty directories included: what is no regular file is left out,
+    and so are files that may lie elsewhere as well. `room` gets the bytes so far. ARCHIVE_TOO_LARGE, DISK_FULL,
+    PATH_REFUSED, FileNotFoundError. Blocks."""
+    files = size = 0
+    most = min(max_files or MAX_FILES, MAX_FILES)
+    with (
+        open_tree(root) as top,
+        directory_beneath(top, path) as start,
+        tarfile.open(target, "w:gz", compresslevel=_LEVEL, format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for found in walk(start):
+            abort.check()
+            files += 1
+            if files > most:
+                raise _too_large(f"there are more than {most} files and directories")
+            name = found.path.encode(errors="surrogateescape").decode(errors="replace")
+            if found.is_directory:
+                entry = tarfile.TarInfo(name)
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+                archive.addfile(entry)
+                continue
+            with contextlib.suppress(_Skipped):
+                size += _add(archive, name, found, (size, max_bytes), abort, None, skip=True)
+            room(size)
+    return Packed(files, size)
+
+
+class _Skipped(Exception):
+    """No regular file, or one that may lie elsewhere as well."""
+
+
 def _add(
     archive: tarfile.TarFile,
     path: str,
     found: TreeEntry,
     room: tuple[int, int],
     abort: Abort,
-    guard: SecretGuard,
+    guard: SecretGuard | None,
+    *,
+    skip: bool = False,
 ) -> int:
     """Add a file; returns its size. One that exceeds the limit is not begun: a sparse file has any size, and costs
     its workload nothing."""
@@ -96,6 +141,8 @@ def _add(
     except FileNotFoundError:
         return 0  # the workload lives on
     except CorralError as error:
+        if skip:
+            raise _Skipped from error
         raise _refused(path) from error
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(file.fileno())
@@ -105,7 +152,10 @@ def _add(
                 f"'{path}' has {status.st_size} bytes: with it the chosen files have more than {limit} bytes"
             )
         entry = tarfile.TarInfo(path)
-        content, entry.size = guard.content(path, file, status.st_size)
+        content: IO[bytes] = file
+        entry.size = status.st_size
+        if guard is not None:
+            content, entry.size = guard.content(path, file, status.st_size)
         entry.mode = 0o755 if status.st_mode & _EXECUTABLE else 0o644
         try:
             archive.addfile(entry, cast(IO[bytes], _AbortableFile(content, abort)))
@@ -134,7 +184,7 @@ def _too_large(what: str) -> Rejected:
     return Rejected(
         Code.ARCHIVE_TOO_LARGE,
         what,
-        hint="choose fewer paths, or raise templates.max_bytes",
+        hint="choose fewer paths, or raise templates.max_bytes (of a download: files.max_unpacked_bytes)",
         field="paths",
     )
 

@@ -24,6 +24,7 @@ from corral.daemon.prepare.static_trees import write_seed
 from corral.daemon.workload.workload_users import WorkloadUser
 from corral.domain.ids import RESTARTS_PER_START
 from corral.errors import Code, Retryable
+from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.entropy import Entropy, new_id
 from corral.system.trees.entries import open_tree
 from corral.system.trees.removal import remove
@@ -54,6 +55,8 @@ class WorkingDirectories:
         self.static = data / "static"
         self._bin = data / _DISCARDED
         self._entropy = entropy
+        self.writers: Final = KeyedLocks[str]()
+        """By instance: held while a file in its directory is compared and changed, so that writers of ours take turns."""
         self._holders: dict[str, int] = {}
         """The owner of each directory that was made or found in use: its start, because restarts keep the directory."""
 
