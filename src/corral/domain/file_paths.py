@@ -199,6 +199,11 @@ DEFAULT_BYTES: Final = 64 * 1024
 MOST_BYTES: Final = 256 * 1024
 """Bytes of one answer, a listing or content: it is sent between heartbeats."""
 
+MOST_DIGESTED: Final = 64 * 1024 * 1024
+"""The largest file of which a query gets the digest."""
+LISTED_DIGESTED: Final = 4 * 1024 * 1024
+"""The same in a listing."""
+
 
 def bounded(requested: int, *, default: int, most: int) -> int:
     """The requested value within bounds; 0, or a negative value, stands for the default."""

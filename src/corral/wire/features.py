@@ -69,6 +69,10 @@ DRAIN: Final = "drain"
 """The node knows the modes of ShutdownNode, and takes no new runs while it is drained; otherwise the frame has no mode,
 and is sent when the node is empty or at the deadline of its drain."""
 
+FILE_CHANGES: Final = "file-changes"
+"""Changes of an instance's files, whole files and directories over the second channel, digests and modes in listings;
+otherwise files are only read, in parts. Needs DATA and FILES."""
+
 FEATURES: Final = (
     BATCH,
     SPOOL,
@@ -87,6 +91,7 @@ FEATURES: Final = (
     RUN_ENDS,
     CONTACT,
     DRAIN,
+    FILE_CHANGES,
 )
 
 
@@ -128,6 +133,8 @@ class PeerSupport(msgspec.Struct, frozen=True, kw_only=True):
     """The node's pings are answered."""
     drain: bool = False
     """Modes of ShutdownNode, and their answers."""
+    file_changes: bool = False
+    """Files of instances are written, and sent whole."""
 
 
 def support_of(named: Iterable[str]) -> PeerSupport:
@@ -151,4 +158,5 @@ def support_of(named: Iterable[str]) -> PeerSupport:
         run_ends=RUN_ENDS in known,
         contact=CONTACT in known,
         drain=DRAIN in known,
+        file_changes=data and FILES in known and FILE_CHANGES in known,
     )

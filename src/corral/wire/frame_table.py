@@ -109,6 +109,7 @@ FROM_NODES: Final[Mapping[str, FrameRule]] = {
     "save_files_failed": _FILES,
     "instance_file_tree": _FILES,
     "instance_file_content": _FILES,
+    "instance_files_answer": _FILES,
     "module_state_update": FrameRule(
         owner=FrameOwner.MODULES,
         delivery=FrameDelivery.BOTH,
@@ -150,6 +151,10 @@ FROM_CONTROLLERS: Final[Mapping[str, FrameRule]] = {
     "read_instance_file": FrameRule(
         owner=FrameOwner.FILES, required=("request_id", "group", "instance_id", "path")
     ),
+    "change_instance_files": FrameRule(
+        owner=FrameOwner.FILES, required=("request_id", "group", "instance_id", "verb", "path")
+    ),
+    "send_instance_file": FrameRule(owner=FrameOwner.FILES, required=("request_id", "group", "instance_id")),
     "module_install": FrameRule(owner=FrameOwner.MODULES, required=("module_id", "version", "sha256")),
     "module_uninstall": FrameRule(owner=FrameOwner.MODULES, required=("module_id",)),
     "module_control": FrameRule(owner=FrameOwner.MODULES, required=("module_id",)),

@@ -20,7 +20,7 @@ def test_two_of_this_version_can_do_everything_and_a_published_peer_nothing_of_i
 
 def test_what_needs_the_second_channel_is_not_there_without_it():
     without = abilities(*(name for name in FEATURES if name != features.DATA))
-    lost = {"bulk", "console_queries", "run_lists", "templates"}
+    lost = {"bulk", "console_queries", "run_lists", "templates", "file_changes"}
     assert set(PeerSupport.__struct_fields__) - without == lost
 
 

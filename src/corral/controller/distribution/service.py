@@ -26,7 +26,12 @@ from corral.store.port import Commit
 from corral.system.clock import Clock
 from corral.system.controller_config import TemplatesSection
 from corral.system.entropy import Entropy, new_id
-from corral.wire.v1.instance_pb2 import InstanceFileContent, InstanceFileTree, SaveFilesFailed
+from corral.wire.v1.instance_pb2 import (
+    InstanceFileContent,
+    InstanceFilesAnswer,
+    InstanceFileTree,
+    SaveFilesFailed,
+)
 from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.plan_pb2 import CacheStatus, RequestCacheStatus, TemplateRequest
 
@@ -94,8 +99,11 @@ class Distribution:
     def save_failed(self, node_id: NodeId, failed: SaveFilesFailed) -> None:
         self._saving.failed(node_id, failed)
 
-    def files_reported(self, node_id: NodeId, answer: InstanceFileTree | InstanceFileContent) -> None:
-        self._files.answered(node_id, answer)
+    def files_reported(
+        self, node_id: NodeId, answer: InstanceFileTree | InstanceFileContent | InstanceFilesAnswer
+    ) -> None:
+        if not isinstance(answer, InstanceFilesAnswer):
+            self._files.answered(node_id, answer)
 
     # automatic actions
 

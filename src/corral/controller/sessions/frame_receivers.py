@@ -21,6 +21,7 @@ from corral.wire.v1.instance_pb2 import (
     ConsolePosition,
     ConsoleQueryFailed,
     InstanceFileContent,
+    InstanceFilesAnswer,
     InstanceFileTree,
     InstanceStatusUpdate,
     RunName,
@@ -127,8 +128,10 @@ class FileTraffic(Protocol):
     def save_failed(self, node_id: NodeId, failed: SaveFilesFailed) -> None:
         """A node cannot provide requested files."""
 
-    def files_reported(self, node_id: NodeId, answer: InstanceFileTree | InstanceFileContent) -> None:
-        """The listing of an instance's directory, or a part of a file there."""
+    def files_reported(
+        self, node_id: NodeId, answer: InstanceFileTree | InstanceFileContent | InstanceFilesAnswer
+    ) -> None:
+        """The listing of an instance's directory, a part of a file there, or what became of a change."""
 
 
 class ModuleTraffic(Protocol):

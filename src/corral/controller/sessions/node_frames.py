@@ -208,6 +208,9 @@ class NodeFrames:
     def _file_content(self, frame: NodeFrame) -> None:
         self._files.files_reported(self._node_id, frame.message.instance_file_content)
 
+    def _files_answer(self, frame: NodeFrame) -> None:
+        self._files.files_reported(self._node_id, frame.message.instance_files_answer)
+
     # --- modules --------------------------------------------------------------------------------
     def _module_state(self, frame: NodeFrame) -> None:
         update = frame.message.module_state_update
@@ -248,6 +251,7 @@ HANDLERS: Final[Mapping[str, Callable[[NodeFrames, NodeFrame], None]]] = {
     "save_files_failed": NodeFrames._save_files_failed,
     "instance_file_tree": NodeFrames._file_tree,
     "instance_file_content": NodeFrames._file_content,
+    "instance_files_answer": NodeFrames._files_answer,
     "module_state_update": NodeFrames._module_state,
     "event_subscribe": NodeFrames._event_subscribe,
     "event_unsubscribe": NodeFrames._event_unsubscribe,

@@ -16,7 +16,7 @@ import structlog
 from corral.daemon.link.connection import LinkConnection
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.pki.names import controller_host
-from corral.system.aio.tasks import Tasks
+from corral.system.aio.tasks import Tasks, first_of
 from corral.system.files import sync_directory
 from corral.wire.channels import channel_options
 from corral.wire.frames import DecodingChannel, read_frame
@@ -67,8 +67,10 @@ class DataChannel:
     async def __aexit__(self, *_: object) -> None:
         await self._channel.close(None)
 
-    async def fetch(self, digest: str, target: pathlib.Path, *, expect: Expect | None = None) -> int:
-        """Download a blob to `target`; returns its size. A partial file of an earlier attempt for this digest is
+    async def fetch(
+        self, digest: str, target: pathlib.Path, *, expect: Expect | None = None, transfer_id: str = ""
+    ) -> int:
+        """Download a blob to `target`, or the file that is offered under `transfer_id`; returns its size. A partial file of an earlier attempt for this digest is
         resumed; the file appears under its name only once its digest was verified. A partial file that turns out not to
         be a prefix of this blob is deleted, and the download starts over."""
         if len(digest) != 64 or not _HEX.issuperset(digest):
@@ -76,23 +78,32 @@ class DataChannel:
         part = target.with_name(f"{target.name}.{digest[:16]}.part")
         resuming = part.exists() and part.stat().st_size > 0
         try:
-            size = await self._fetch_part(digest, part, expect)
+            size = await self._fetch_part(digest, part, expect, transfer_id)
         except Rejected as error:
             if not resuming or error.code not in _USELESS_PART:
                 raise
             _log.warning("blob_fetch.restarted", digest=digest, reason=str(error))
             part.unlink(missing_ok=True)
-            size = await self._fetch_part(digest, part, expect)
+            size = await self._fetch_part(digest, part, expect, transfer_id)
         part.replace(target)
         await asyncio.to_thread(sync_directory, target.parent)
         return size
 
-    async def _fetch_part(self, digest: str, part: pathlib.Path, expect: Expect | None) -> int:
+    async def _fetch_part(
+        self, digest: str, part: pathlib.Path, expect: Expect | None, transfer_id: str
+    ) -> int:
         """Complete this partial file, durably, and verify it; an empty or wrong one is deleted."""
         try:
             with part.open("ab") as file:
                 hasher = await asyncio.to_thread(_hash_file, part)
-                size = await self._receive(digest, file, hasher, expect)
+                opening = FetchOpen(
+                    kind="file" if transfer_id else "blob",
+                    digest=digest,
+                    offset=file.tell(),
+                    credit=CREDIT,
+                    transfer_id=transfer_id,
+                )
+                size = await self._receive(opening, file, hasher, expect)
                 file.flush()
                 await asyncio.to_thread(os.fsync, file.fileno())
         except BaseException:
@@ -108,8 +119,7 @@ class DataChannel:
             )
         return size
 
-    async def _receive(self, digest: str, file: BinaryIO, hasher: Any, expect: Expect | None) -> int:
-        opening = FetchOpen(kind="blob", digest=digest, offset=file.tell(), credit=CREDIT)
+    async def _receive(self, opening: FetchOpen, file: BinaryIO, hasher: Any, expect: Expect | None) -> int:
         async with contextlib.aclosing(self._chunks(opening)) as chunks:
             async for data in chunks:
                 if expect is not None:
@@ -165,6 +175,11 @@ class DataChannel:
         opening = PushOpen(transfer_id=transfer_id, digest=hasher.hexdigest(), size_bytes=size)
         return await self._push(opening, lambda offset: _blocks(path, offset))
 
+    async def push_part(self, transfer_id: str, file: int, *, digest: str, offset: int, size: int) -> str:
+        """Upload a part of an open file whose digest is known. TRANSFER_INTERRUPTED when the file has become shorter."""
+        opening = PushOpen(transfer_id=transfer_id, digest=digest, size_bytes=size)
+        return await self._push(opening, lambda start: _part_blocks(file, offset + start, size - start))
+
     async def push_bytes(self, transfer_id: str, content: bytes) -> str:
         """Like `push`, for bytes in memory; the controller checks their digest as it does a file's."""
         digest = hashlib.sha256(content).hexdigest()
@@ -195,17 +210,39 @@ class DataChannel:
     async def _supply(self, call: Any, opening: PushOpen, source: Source, accepted: PushAccepted) -> str:
         """Send as credit comes in; returns the digest once everything is stored."""
         window = CreditWindow(accepted.credit)
-        async with Tasks() as tasks:
-            sending = self._send(call, source, accepted.offset, window)
-            tasks.spawn(sending, name=f"data/push/{opening.transfer_id}", awaited=True)
+        unsent: asyncio.Future[CorralError] = asyncio.get_running_loop().create_future()
+
+        async def send() -> None:
             try:
-                while isinstance(reply := await _within(read_frame(call)), PushReply):
+                await self._send(call, source, accepted.offset, window)
+            except CorralError as error:  # of the source: then nothing more will be sent
+                unsent.set_result(error)
+
+        async with Tasks() as tasks:
+            tasks.spawn(send(), name=f"data/push/{opening.transfer_id}", awaited=True)
+            try:
+                while isinstance(reply := await self._reply(call, unsent), PushReply):
                     if reply.WhichOneof("payload") == "stored":
                         return reply.stored.digest
                     window.grant(reply.credit.bytes)
                 raise await self._ending(call)
             finally:
                 window.close()
+
+    async def _reply(self, call: Any, unsent: asyncio.Future[CorralError]) -> Any:
+        """The next frame; the error of a source that failed."""
+        read, failed = await _within(first_of(self._read(call), unsent, name="data/reply"))
+        if read is None:
+            raise failed.result()
+        return read.result()
+
+    async def _read(self, call: Any) -> Any:
+        try:
+            return await read_frame(call)
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc(error, peer=self._address) from error
+        except asyncio.InvalidStateError as error:
+            raise await self._ending(call) from error
 
     @staticmethod
     async def _send(call: Any, source: Source, offset: int, window: CreditWindow) -> None:
@@ -248,6 +285,18 @@ async def _blocks(path: pathlib.Path, offset: int) -> AsyncGenerator[bytes, None
         file.seek(offset)
         while block := await asyncio.to_thread(file.read, CHUNK):
             yield block
+
+
+async def _part_blocks(file: int, offset: int, left: int) -> AsyncGenerator[bytes, None]:
+    while left:
+        block = await asyncio.to_thread(os.pread, file, min(CHUNK, left), offset)
+        if not block:
+            raise Retryable(
+                Code.TRANSFER_INTERRUPTED, "the file became shorter while it was sent", hint="try again"
+            )
+        yield block
+        offset += len(block)
+        left -= len(block)
 
 
 async def _slices(content: bytes, offset: int) -> AsyncGenerator[bytes, None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import pathlib
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -16,6 +16,7 @@ from corral.daemon.prepare.abort import in_thread
 from corral.daemon.prepare.working_directories import WorkingDirectories
 from corral.daemon.runs.run_messages import cut
 from corral.daemon.supervise.supervisor import InstanceSupervisor
+from corral.domain.file_paths import MOST_DIGESTED
 from corral.errors import Bug, Code, CorralError, Rejected
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
@@ -34,6 +35,16 @@ WAITING: Final = 64
 _log = structlog.get_logger("corral.daemon.orders")
 
 Question = WalkInstanceFiles | ReadInstanceFile
+
+
+class FileQuestion(Protocol):
+    """Names the instance whose files it is about."""
+
+    @property
+    def instance_id(self) -> str: ...
+
+    @property
+    def group(self) -> str: ...
 
 
 class FileOrders:
@@ -101,22 +112,27 @@ class FileOrders:
             try:
                 reply(await answer())
             except Exception as error:
-                ours = _as_ours(asked, error)
+                ours = error_of(asked.instance_id, asked.path, error)
                 reply(refusal(cut(f"{ours.code.name}: {ours}")))
 
         self._tasks.spawn(answered(), name=f"supervise/files/{asked.instance_id}", keeps_ids=True)
+
+    def _directory(self, asked: Question) -> pathlib.Path:
+        require(asked)
+        return instance_directory(self._supervisor, self._directories, asked)
 
     async def walk(self, asked: WalkInstanceFiles) -> InstanceFileTree:
         """NOT_FOUND, PATH_REFUSED, MISSING_FIELD, TIMEOUT; OSError."""
         directory = self._directory(asked)
         bounds = WalkBounds(
-            entries=asked.max_entries, depth=asked.max_depth, summarize=asked.summarize_threshold
+            entries=asked.max_entries,
+            depth=asked.max_depth,
+            summarize=asked.summarize_threshold,
+            digests=min(asked.digest_bytes, MOST_DIGESTED),
         )
         async with self._turns:
             return await in_thread(
-                lambda abort: FileWalk(bounds, abort=abort, clock=self._clock).run(
-                    directory, asked.path, asked.after
-                )
+                lambda abort: _walked(FileWalk(bounds, abort=abort, clock=self._clock), directory, asked)
             )
 
     async def read(self, asked: ReadInstanceFile) -> InstanceFileContent:
@@ -129,39 +145,47 @@ class FileOrders:
                 )
             )
 
-    def _directory(self, asked: Question) -> pathlib.Path:
-        """The directory of the run that is meant: by the node's own record, not by the query."""
-        require(asked)
-        order = self._supervisor.expect(asked.instance_id, 0).order
-        if asked.group != order.group:
-            raise Rejected(
-                Code.NOT_FOUND,
-                f"instance '{order.instance_id}' is of group '{order.group}', not '{asked.group[:80]}'",
-            )
-        directory = self._directories.path(order.instance_id, static=order.static)
-        if not is_tree(directory):
-            raise Rejected(
-                Code.NOT_FOUND,
-                f"instance '{order.instance_id}' has no files on this node",
-                hint="they go some time after its end, unless its group is static",
-            )
-        return directory
+
+def _walked(walk: FileWalk, directory: pathlib.Path, asked: WalkInstanceFiles) -> InstanceFileTree:
+    if asked.itself:
+        return walk.look(directory, asked.path)
+    return walk.run(directory, asked.path, asked.after)
 
 
-def _as_ours(asked: Question, error: Exception) -> CorralError:
+def instance_directory(
+    supervisor: InstanceSupervisor, directories: WorkingDirectories, asked: FileQuestion
+) -> pathlib.Path:
+    """The directory of the run that is meant: by the node's own record, not by the query. NOT_FOUND. Blocks for a moment."""
+    order = supervisor.expect(asked.instance_id, 0).order
+    if asked.group != order.group:
+        raise Rejected(
+            Code.NOT_FOUND,
+            f"instance '{order.instance_id}' is of group '{order.group}', not '{asked.group[:80]}'",
+        )
+    directory = directories.path(order.instance_id, static=order.static)
+    if not is_tree(directory):
+        raise Rejected(
+            Code.NOT_FOUND,
+            f"instance '{order.instance_id}' has no files on this node",
+            hint="they go some time after its end, unless its group is static",
+        )
+    return directory
+
+
+def error_of(instance_id: str, path: str, error: Exception) -> CorralError:
     """Whatever happened, a query is answered."""
     if isinstance(error, CorralError):
         return error
     if isinstance(error, FileNotFoundError):
         return Rejected(
             Code.NOT_FOUND,
-            f"instance '{asked.instance_id}' has no '{asked.path}'",
+            f"instance '{instance_id}' has no '{path}'",
             hint="look at what its directory holds",
             field="path",
         )
     if isinstance(error, PermissionError):
-        return Rejected(Code.FILE_UNREADABLE, f"'{asked.path}' may not be read by the daemon of this node")
+        return Rejected(Code.FILE_UNREADABLE, f"'{path}' is closed to the daemon of this node")
     if isinstance(error, OSError):
-        return as_ours(error, doing=f"looking at '{asked.path}'", otherwise=Code.FILE_UNREADABLE)
-    _log.error("instance_files.failed", instance=asked.instance_id, exc_info=error)
-    return Bug(f"the files of '{asked.instance_id}' cannot be read: {error}")
+        return as_ours(error, doing=f"work on '{path}'", otherwise=Code.FILE_UNREADABLE)
+    _log.error("instance_files.failed", instance=instance_id, exc_info=error)
+    return Bug(f"the files of '{instance_id}' cannot be used: {error}")

@@ -7,6 +7,8 @@ memory it takes: of a directory with millions of files only the first names are 
 
 from __future__ import annotations
 
+import codecs
+import hashlib
 import heapq
 import os
 import pathlib
@@ -28,13 +30,21 @@ from corral.domain.file_paths import (
 )
 from corral.errors import Code, Rejected, Retryable
 from corral.system.clock import Clock
-from corral.system.trees.entries import DIRECTORY, directory_beneath, open_beneath, open_tree
+from corral.system.trees.entries import (
+    DIRECTORY,
+    directory_beneath,
+    open_beneath,
+    open_regular,
+    open_tree,
+    parent_of,
+)
 from corral.wire.v1.instance_pb2 import FileEntry, InstanceFileContent, InstanceFileTree
 
 WALK_SECONDS: Final = 3.0
 _FRAMING: Final = 8
 """Bytes that a repeated field adds to an entry."""
 _LOOK_EVERY: Final = 256
+_BLOCK: Final = 256 * 1024
 _MOST_COUNTED: Final = 2**31 - 1
 _FILE, _DIRECTORY, _LINK, _OTHER = "file", "directory", "link", "other"
 
@@ -48,6 +58,8 @@ class WalkBounds(msgspec.Struct, frozen=True, kw_only=True):
     """A directory with more entries is counted, not listed; 0: never."""
     size: int = MOST_BYTES
     seconds: float = WALK_SECONDS
+    digests: int = 0
+    """Files up to this size are read: their digests, and whether they are text; 0: none is."""
 
 
 class _AnswerFull(Exception):
@@ -60,7 +72,9 @@ class FileWalk:
     def __init__(self, bounds: WalkBounds, *, abort: Abort, clock: Clock) -> None:
         self._most = bounded(bounds.entries, default=DEFAULT_ENTRIES, most=MOST_ENTRIES)
         self._deepest = bounded(bounds.depth, default=DEEPEST, most=DEEPEST)
+        self._whole_depth = bounds.depth <= 0
         self._summarize = bounds.summarize
+        self._digests = bounds.digests
         self._room = bounds.size
         self._abort = abort
         self._clock = clock
@@ -77,6 +91,20 @@ class FileWalk:
             with open_tree(root) as top, directory_beneath(top, path) as here:
                 prefix = f"{path}/".encode() if path else b""
                 self._descend(here, prefix, b"", _parts(after), depth=1)
+        except _AnswerFull:
+            self._break_off(path)
+        return self._tree
+
+    def look(self, root: pathlib.Path, path: str) -> InstanceFileTree:
+        """What lies at `path` itself; errors as of `run`, TIMEOUT."""
+        check_path(path, field="path")
+        above, _, name = path.rpartition("/")
+        try:
+            with open_tree(root) as top, parent_of(top, path) as here:
+                entry = self._entry(here, os.fsencode(name), f"{above}/".encode() if above else b"")
+                if entry is None:
+                    raise FileNotFoundError(path)
+                self._list(entry, path.encode())
         except _AnswerFull:
             self._break_off(path)
         return self._tree
@@ -98,7 +126,7 @@ class FileWalk:
         for name in names:
             self._look_up()
             listed_before = bool(after) and name == after[0]
-            entry = _entry(here, name, prefix)
+            entry = self._entry(here, name, prefix)
             if entry is None:
                 continue
             below = self._open(here, name, depth) if entry.is_dir else -1
@@ -133,14 +161,46 @@ class FileWalk:
             raise _AnswerFull
 
     def _open(self, here: int, name: bytes, depth: int) -> int:
-        """The directory, or -1 when it is not gone into: it is too deep, closed to us or none any more."""
+        """The directory, or -1 when it is not gone into: it is too deep, closed to us or none any more. What is deeper than
+        was asked for is not missing."""
         if depth < self._deepest:
             try:
                 return os.open(name, DIRECTORY, dir_fd=here)
             except OSError:
-                pass
-        self._tree.truncated = True
+                self._tree.truncated = True
+        elif self._whole_depth:
+            self._tree.truncated = True
         return -1
+
+    def _entry(self, here: int, name: bytes, prefix: bytes) -> FileEntry | None:
+        entry = _entry(here, name, prefix)
+        if entry is not None and entry.kind == _FILE and entry.size_bytes <= self._digests:
+            self._read(entry, here, name)
+        return entry
+
+    def _read(self, entry: FileEntry, here: int, name: bytes) -> None:
+        """Its digest, and whether it is text; a file that is not ours to read has neither."""
+        try:
+            file = open_regular(here, os.fsdecode(name), shown=entry.path)
+        except (OSError, Rejected):
+            return
+        hasher, decoder = hashlib.sha256(), codecs.getincrementaldecoder("utf-8")()
+        binary, at = False, 0
+        try:
+            while block := os.pread(file, _BLOCK, at):
+                self._look_up()
+                at += len(block)
+                if at > self._digests:
+                    return  # it has grown meanwhile
+                hasher.update(block)
+                binary = binary or not _is_text(decoder, block)
+            entry.binary = binary or not _is_text(decoder, b"", final=True)
+        except OSError:
+            return
+        finally:
+            os.close(file)
+        entry.sha256 = hasher.hexdigest()
+        entry.size_bytes = at
 
     def _sum_up(self, entry: FileEntry, below: int) -> None:
         count = sum(1 for _ in self._scan(below))
@@ -203,7 +263,15 @@ def _entry(here: int, name: bytes, prefix: bytes) -> FileEntry | None:
         is_dir=kind == _DIRECTORY,
         size_bytes=found.st_size if kind in (_FILE, _LINK) else 0,
         modified_at_ms=found.st_mtime_ns // 1_000_000,
+        mode=stat.S_IMODE(found.st_mode),
     )
+
+
+def _is_text(decoder: codecs.IncrementalDecoder, block: bytes, *, final: bool = False) -> bool:
+    try:
+        return "\0" not in decoder.decode(block, final)
+    except UnicodeDecodeError:
+        return False
 
 
 def _kind(mode: int) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 
 from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.link import Order, Reply, SessionListener
+from corral.daemon.orders.file_change_orders import FileChangeOrders
 from corral.daemon.orders.file_orders import FileOrders
 from corral.daemon.orders.link_orders import LinkOrders
 from corral.daemon.orders.save_orders import SaveOrders
@@ -97,6 +98,9 @@ class InstanceOrders:
         self._runs = LinkOrders(supervisor, supervision.services.runs)
         self._saves = SaveOrders(supervisor, directories, entropy=entropy)
         self._files = FileOrders(supervisor, directories, clock=clock)
+        self._changes = FileChangeOrders(
+            supervisor, directories, reserve_mb=supervision.services.reserve_mb, entropy=entropy
+        )
         self._shutdowns = ShutdownOrders(
             supervisor, reporter=supervision.services.reporter, spool=spool, data=data
         )
@@ -107,6 +111,7 @@ class InstanceOrders:
             **self._runs.handlers,
             **self._saves.handlers,
             **self._files.handlers,
+            **self._changes.handlers,
             **self._shutdowns.handlers,
             "start_instance": self._start,
             "pong": self._pong,
@@ -114,6 +119,7 @@ class InstanceOrders:
         self.listeners: Final[list[SessionListener]] = [
             self._shutdowns,
             self._saves,
+            self._changes,
             LiveMetrics(supervisor),
             supervision.services.known_runs,
             *([self._contact] if self._contact is not None else []),
@@ -133,3 +139,4 @@ class InstanceOrders:
         await self._runs.close()
         await self._saves.close()
         await self._files.close()
+        await self._changes.close()

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x63orral/v1/data.proto\x12\tcorral.v1\"d\n\x0c\x46\x65tchMessage\x12$\n\x04open\x18\x01 \x01(\x0b\x32\x14.corral.v1.FetchOpenH\x00\x12#\n\x06\x63redit\x18\x02 \x01(\x0b\x32\x11.corral.v1.CreditH\x00\x42\t\n\x07payload\"Z\n\tFetchOpen\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x0e\n\x06\x63redit\x18\x04 \x01(\x03\x12\x0f\n\x07\x64igests\x18\x64 \x03(\t\"\x17\n\x06\x43redit\x12\r\n\x05\x62ytes\x18\x01 \x01(\x03\"Q\n\tDataChunk\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x18\n\x10total_size_bytes\x18\x03 \x01(\x03\x12\x0c\n\x04last\x18\x04 \x01(\x08\"d\n\x0bPushMessage\x12#\n\x04open\x18\x01 \x01(\x0b\x32\x13.corral.v1.PushOpenH\x00\x12%\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x14.corral.v1.DataChunkH\x00\x42\t\n\x07payload\"C\n\x08PushOpen\x12\x13\n\x0btransfer_id\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\"\x91\x01\n\tPushReply\x12+\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32\x17.corral.v1.PushAcceptedH\x00\x12#\n\x06\x63redit\x18\x02 \x01(\x0b\x32\x11.corral.v1.CreditH\x00\x12\'\n\x06stored\x18\x03 \x01(\x0b\x32\x15.corral.v1.PushStoredH\x00\x42\t\n\x07payload\".\n\x0cPushAccepted\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x0e\n\x06\x63redit\x18\x02 \x01(\x03\"0\n\nPushStored\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x03\x32\x83\x01\n\x0b\x44\x61taService\x12:\n\x05\x46\x65tch\x12\x17.corral.v1.FetchMessage\x1a\x14.corral.v1.DataChunk(\x01\x30\x01\x12\x38\n\x04Push\x12\x16.corral.v1.PushMessage\x1a\x14.corral.v1.PushReply(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x63orral/v1/data.proto\x12\tcorral.v1\"d\n\x0c\x46\x65tchMessage\x12$\n\x04open\x18\x01 \x01(\x0b\x32\x14.corral.v1.FetchOpenH\x00\x12#\n\x06\x63redit\x18\x02 \x01(\x0b\x32\x11.corral.v1.CreditH\x00\x42\t\n\x07payload\"o\n\tFetchOpen\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x0e\n\x06\x63redit\x18\x04 \x01(\x03\x12\x0f\n\x07\x64igests\x18\x64 \x03(\t\x12\x13\n\x0btransfer_id\x18\x65 \x01(\t\"\x17\n\x06\x43redit\x12\r\n\x05\x62ytes\x18\x01 \x01(\x03\"Q\n\tDataChunk\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x18\n\x10total_size_bytes\x18\x03 \x01(\x03\x12\x0c\n\x04last\x18\x04 \x01(\x08\"d\n\x0bPushMessage\x12#\n\x04open\x18\x01 \x01(\x0b\x32\x13.corral.v1.PushOpenH\x00\x12%\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x14.corral.v1.DataChunkH\x00\x42\t\n\x07payload\"C\n\x08PushOpen\x12\x13\n\x0btransfer_id\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\"\x91\x01\n\tPushReply\x12+\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32\x17.corral.v1.PushAcceptedH\x00\x12#\n\x06\x63redit\x18\x02 \x01(\x0b\x32\x11.corral.v1.CreditH\x00\x12\'\n\x06stored\x18\x03 \x01(\x0b\x32\x15.corral.v1.PushStoredH\x00\x42\t\n\x07payload\".\n\x0cPushAccepted\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x0e\n\x06\x63redit\x18\x02 \x01(\x03\"0\n\nPushStored\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x03\x32\x83\x01\n\x0b\x44\x61taService\x12:\n\x05\x46\x65tch\x12\x17.corral.v1.FetchMessage\x1a\x14.corral.v1.DataChunk(\x01\x30\x01\x12\x38\n\x04Push\x12\x16.corral.v1.PushMessage\x1a\x14.corral.v1.PushReply(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,21 +34,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FETCHMESSAGE']._serialized_start=35
   _globals['_FETCHMESSAGE']._serialized_end=135
   _globals['_FETCHOPEN']._serialized_start=137
-  _globals['_FETCHOPEN']._serialized_end=227
-  _globals['_CREDIT']._serialized_start=229
-  _globals['_CREDIT']._serialized_end=252
-  _globals['_DATACHUNK']._serialized_start=254
-  _globals['_DATACHUNK']._serialized_end=335
-  _globals['_PUSHMESSAGE']._serialized_start=337
-  _globals['_PUSHMESSAGE']._serialized_end=437
-  _globals['_PUSHOPEN']._serialized_start=439
-  _globals['_PUSHOPEN']._serialized_end=506
-  _globals['_PUSHREPLY']._serialized_start=509
-  _globals['_PUSHREPLY']._serialized_end=654
-  _globals['_PUSHACCEPTED']._serialized_start=656
-  _globals['_PUSHACCEPTED']._serialized_end=702
-  _globals['_PUSHSTORED']._serialized_start=704
-  _globals['_PUSHSTORED']._serialized_end=752
-  _globals['_DATASERVICE']._serialized_start=755
-  _globals['_DATASERVICE']._serialized_end=886
+  _globals['_FETCHOPEN']._serialized_end=248
+  _globals['_CREDIT']._serialized_start=250
+  _globals['_CREDIT']._serialized_end=273
+  _globals['_DATACHUNK']._serialized_start=275
+  _globals['_DATACHUNK']._serialized_end=356
+  _globals['_PUSHMESSAGE']._serialized_start=358
+  _globals['_PUSHMESSAGE']._serialized_end=458
+  _globals['_PUSHOPEN']._serialized_start=460
+  _globals['_PUSHOPEN']._serialized_end=527
+  _globals['_PUSHREPLY']._serialized_start=530
+  _globals['_PUSHREPLY']._serialized_end=675
+  _globals['_PUSHACCEPTED']._serialized_start=677
+  _globals['_PUSHACCEPTED']._serialized_end=723
+  _globals['_PUSHSTORED']._serialized_start=725
+  _globals['_PUSHSTORED']._serialized_end=773
+  _globals['_DATASERVICE']._serialized_start=776
+  _globals['_DATASERVICE']._serialized_end=907
 # @@protoc_insertion_point(module_scope)

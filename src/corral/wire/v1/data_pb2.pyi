@@ -15,18 +15,20 @@ class FetchMessage(_message.Message):
     def __init__(self, open: _Optional[_Union[FetchOpen, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ...) -> None: ...
 
 class FetchOpen(_message.Message):
-    __slots__ = ("kind", "digest", "offset", "credit", "digests")
+    __slots__ = ("kind", "digest", "offset", "credit", "digests", "transfer_id")
     KIND_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
     kind: str
     digest: str
     offset: int
     credit: int
     digests: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, kind: _Optional[str] = ..., digest: _Optional[str] = ..., offset: _Optional[int] = ..., credit: _Optional[int] = ..., digests: _Optional[_Iterable[str]] = ...) -> None: ...
+    transfer_id: str
+    def __init__(self, kind: _Optional[str] = ..., digest: _Optional[str] = ..., offset: _Optional[int] = ..., credit: _Optional[int] = ..., digests: _Optional[_Iterable[str]] = ..., transfer_id: _Optional[str] = ...) -> None: ...
 
 class Credit(_message.Message):
     __slots__ = ("bytes",)

@@ -752,7 +752,7 @@ class SaveFilesFailed(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., error_code: _Optional[str] = ..., error_message: _Optional[str] = ...) -> None: ...
 
 class WalkInstanceFiles(_message.Message):
-    __slots__ = ("request_id", "group", "instance_id", "max_entries", "max_depth", "summarize_threshold", "path", "after")
+    __slots__ = ("request_id", "group", "instance_id", "max_entries", "max_depth", "summarize_threshold", "path", "after", "digest_bytes", "itself")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -761,6 +761,8 @@ class WalkInstanceFiles(_message.Message):
     SUMMARIZE_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ITSELF_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     group: str
     instance_id: str
@@ -769,10 +771,12 @@ class WalkInstanceFiles(_message.Message):
     summarize_threshold: int
     path: str
     after: bytes
-    def __init__(self, request_id: _Optional[str] = ..., group: _Optional[str] = ..., instance_id: _Optional[str] = ..., max_entries: _Optional[int] = ..., max_depth: _Optional[int] = ..., summarize_threshold: _Optional[int] = ..., path: _Optional[str] = ..., after: _Optional[bytes] = ...) -> None: ...
+    digest_bytes: int
+    itself: bool
+    def __init__(self, request_id: _Optional[str] = ..., group: _Optional[str] = ..., instance_id: _Optional[str] = ..., max_entries: _Optional[int] = ..., max_depth: _Optional[int] = ..., summarize_threshold: _Optional[int] = ..., path: _Optional[str] = ..., after: _Optional[bytes] = ..., digest_bytes: _Optional[int] = ..., itself: _Optional[bool] = ...) -> None: ...
 
 class FileEntry(_message.Message):
-    __slots__ = ("path", "size_bytes", "is_dir", "modified_at_ms", "summary", "child_count", "kind")
+    __slots__ = ("path", "size_bytes", "is_dir", "modified_at_ms", "summary", "child_count", "kind", "mode", "sha256", "binary")
     PATH_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     IS_DIR_FIELD_NUMBER: _ClassVar[int]
@@ -780,6 +784,9 @@ class FileEntry(_message.Message):
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
     CHILD_COUNT_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    BINARY_FIELD_NUMBER: _ClassVar[int]
     path: str
     size_bytes: int
     is_dir: bool
@@ -787,7 +794,10 @@ class FileEntry(_message.Message):
     summary: bool
     child_count: int
     kind: str
-    def __init__(self, path: _Optional[str] = ..., size_bytes: _Optional[int] = ..., is_dir: _Optional[bool] = ..., modified_at_ms: _Optional[int] = ..., summary: _Optional[bool] = ..., child_count: _Optional[int] = ..., kind: _Optional[str] = ...) -> None: ...
+    mode: int
+    sha256: str
+    binary: bool
+    def __init__(self, path: _Optional[str] = ..., size_bytes: _Optional[int] = ..., is_dir: _Optional[bool] = ..., modified_at_ms: _Optional[int] = ..., summary: _Optional[bool] = ..., child_count: _Optional[int] = ..., kind: _Optional[str] = ..., mode: _Optional[int] = ..., sha256: _Optional[str] = ..., binary: _Optional[bool] = ...) -> None: ...
 
 class InstanceFileTree(_message.Message):
     __slots__ = ("request_id", "entries", "truncated", "error", "next")
@@ -834,3 +844,79 @@ class InstanceFileContent(_message.Message):
     truncated: bool
     error: str
     def __init__(self, request_id: _Optional[str] = ..., content: _Optional[bytes] = ..., total_size_bytes: _Optional[int] = ..., truncated: _Optional[bool] = ..., error: _Optional[str] = ...) -> None: ...
+
+class ChangeInstanceFiles(_message.Message):
+    __slots__ = ("request_id", "group", "instance_id", "verb", "path", "target", "size_bytes", "sha256", "content", "if_digests", "must_exist", "must_be_absent", "recursive", "replace", "max_bytes", "max_entries")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    VERB_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    IF_DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    MUST_EXIST_FIELD_NUMBER: _ClassVar[int]
+    MUST_BE_ABSENT_FIELD_NUMBER: _ClassVar[int]
+    RECURSIVE_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    group: str
+    instance_id: str
+    verb: str
+    path: str
+    target: str
+    size_bytes: int
+    sha256: str
+    content: bytes
+    if_digests: _containers.RepeatedScalarFieldContainer[str]
+    must_exist: bool
+    must_be_absent: bool
+    recursive: bool
+    replace: bool
+    max_bytes: int
+    max_entries: int
+    def __init__(self, request_id: _Optional[str] = ..., group: _Optional[str] = ..., instance_id: _Optional[str] = ..., verb: _Optional[str] = ..., path: _Optional[str] = ..., target: _Optional[str] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[str] = ..., content: _Optional[bytes] = ..., if_digests: _Optional[_Iterable[str]] = ..., must_exist: _Optional[bool] = ..., must_be_absent: _Optional[bool] = ..., recursive: _Optional[bool] = ..., replace: _Optional[bool] = ..., max_bytes: _Optional[int] = ..., max_entries: _Optional[int] = ...) -> None: ...
+
+class SendInstanceFile(_message.Message):
+    __slots__ = ("request_id", "group", "instance_id", "path", "offset", "length", "archive", "max_bytes", "max_files")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVE_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_FILES_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    group: str
+    instance_id: str
+    path: str
+    offset: int
+    length: int
+    archive: bool
+    max_bytes: int
+    max_files: int
+    def __init__(self, request_id: _Optional[str] = ..., group: _Optional[str] = ..., instance_id: _Optional[str] = ..., path: _Optional[str] = ..., offset: _Optional[int] = ..., length: _Optional[int] = ..., archive: _Optional[bool] = ..., max_bytes: _Optional[int] = ..., max_files: _Optional[int] = ...) -> None: ...
+
+class InstanceFilesAnswer(_message.Message):
+    __slots__ = ("request_id", "error", "sha256", "former_sha256", "size_bytes", "entries", "unchanged")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    FORMER_SHA256_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    UNCHANGED_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    error: str
+    sha256: str
+    former_sha256: str
+    size_bytes: int
+    entries: int
+    unchanged: bool
+    def __init__(self, request_id: _Optional[str] = ..., error: _Optional[str] = ..., sha256: _Optional[str] = ..., former_sha256: _Optional[str] = ..., size_bytes: _Optional[int] = ..., entries: _Optional[int] = ..., unchanged: _Optional[bool] = ...) -> None: ...

@@ -1,0 +1,353 @@
+"""Orders to change the files of an instance, and to send them whole: contents come and go over the data channel.
+
+A content is fetched beside the working directory, whole and checked, before its instance's turn is taken: so a slow
+transfer holds up nobody, and comparison and rename follow each other at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pathlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+import msgspec
+import structlog
+
+from corral.daemon.link.connection import LinkConnection
+from corral.daemon.link.data_channel import DataChannel
+from corral.daemon.link.link import Order, Reply
+from corral.daemon.node.disk_space import check_room
+from corral.daemon.orders.file_orders import error_of, instance_directory
+from corral.daemon.orders.instance_file_changes import (
+    UnpackBounds,
+    make_directory,
+    move_entry,
+    remove_entry,
+    unpack,
+)
+from corral.daemon.orders.instance_file_placing import FileCondition, digest_of, place_file
+from corral.daemon.orders.instance_file_writes import staged_bytes
+from corral.daemon.orders.save_orders import MAX_FILES, pack_directory
+from corral.daemon.prepare.abort import Abort, in_thread
+from corral.daemon.prepare.working_directories import WorkingDirectories, staging_beside
+from corral.daemon.runs.run_messages import cut
+from corral.daemon.supervise.supervisor import InstanceSupervisor
+from corral.domain.file_paths import check_path
+from corral.errors import Code, FileChanged, Rejected, Retryable
+from corral.system.aio.tasks import Tasks
+from corral.system.entropy import Entropy, new_id
+from corral.system.trees.entries import open_beneath, open_tree
+from corral.system.trees.removal import remove
+from corral.wire.frame_table import require
+from corral.wire.v1.instance_pb2 import ChangeInstanceFiles, InstanceFilesAnswer, SendInstanceFile
+from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
+
+AT_ONCE: Final = 6
+"""Of one node; fewer than the transfers it may have in progress."""
+WAITING: Final = 64
+_LOOK_EVERY: Final = 8 * 1024 * 1024
+"""So many bytes are received between two looks at the free space."""
+_MEBI: Final = 1024 * 1024
+_log = structlog.get_logger("corral.daemon.orders")
+
+Question = ChangeInstanceFiles | SendInstanceFile
+
+
+class _OpenedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of an open file, to be sent."""
+
+    descriptor: int
+    offset: int
+    size: int
+    digest: str
+
+
+class FileChangeOrders:
+    """A few at a time. Every order is answered or, when files are sent, by a transfer; or its connection ends."""
+
+    def __init__(
+        self,
+        supervisor: InstanceSupervisor,
+        directories: WorkingDirectories,
+        *,
+        reserve_mb: int,
+        entropy: Entropy,
+    ) -> None:
+        self._supervisor = supervisor
+        self._directories = directories
+        self._reserve_mb = reserve_mb
+        self._entropy = entropy
+        self._connection: LinkConnection | None = None
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._tasks = Tasks()
+        self._removals = Tasks()
+        self.handlers: dict[str, Order] = {
+            "change_instance_files": self._change,
+            "send_instance_file": self._send,
+        }
+
+    def on_connected(self, connection: LinkConnection) -> None:
+        self._connection = connection
+
+    def on_disconnected(self) -> None:
+        """The orders of the lost connection are dropped, each before or after its effect."""
+        self._connection = None
+        self._tasks.cancel()
+
+    async def close(self) -> None:
+        await self._tasks.close()
+        await self._removals.close()
+
+    # orders
+
+    def _change(self, reply: Reply, message: ControllerMessage) -> None:
+        asked = ChangeInstanceFiles()
+        asked.CopyFrom(message.change_instance_files)
+        self._take(reply, asked, lambda: self.change(asked))
+
+    def _send(self, reply: Reply, message: ControllerMessage) -> None:
+        asked = SendInstanceFile()
+        asked.CopyFrom(message.send_instance_file)
+
+        async def sent() -> InstanceFilesAnswer:
+            await self._sent(asked)
+            return InstanceFilesAnswer()
+
+        self._take(reply, asked, sent)
+
+    def _take(
+        self, reply: Reply, asked: Question, work: Callable[[], Awaitable[InstanceFilesAnswer]]
+    ) -> None:
+        def say(answer: InstanceFilesAnswer) -> None:
+            answer.request_id = asked.request_id
+            reply(DaemonMessage(instance_files_answer=answer))
+
+        if len(self._tasks) >= WAITING:
+            say(
+                InstanceFilesAnswer(
+                    error=f"{Code.RATE_LIMITED.name}: {WAITING} orders about files are waiting"
+                )
+            )
+            return
+
+        async def answered() -> None:
+            try:
+                async with self._turns:
+                    answer = await work()
+            except Exception as error:
+                ours = error_of(asked.instance_id, asked.path, error)
+                seen = ours.digest if isinstance(ours, FileChanged) else ""
+                answer = InstanceFilesAnswer(error=cut(f"{ours.code.name}: {ours}"), sha256=seen)
+            say(answer)
+
+        self._tasks.spawn(answered(), name=f"supervise/files/{asked.instance_id}", keeps_ids=True)
+
+    # changes
+
+    async def change(self, asked: ChangeInstanceFiles) -> InstanceFilesAnswer:
+        """PATH_REFUSED, FileChanged, NOT_FOUND, ALREADY_EXISTS, DISK_FULL, …; OSError. Then nothing is changed."""
+        require(asked)
+        root = await asyncio.to_thread(instance_directory, self._supervisor, self._directories, asked)
+        verbs = {
+            "write": self._write,
+            "rename": self._rename,
+            "mkdir": self._mkdir,
+            "delete": self._delete,
+            "unpack": self._unpack,
+        }
+        verb = verbs.get(asked.verb)
+        if verb is None:
+            raise Rejected(
+                Code.NOT_SUPPORTED,
+                f"files cannot be changed by '{asked.verb[:40]}' here",
+                hint="update the daemon of this node",
+                field="verb",
+            )
+        check_path(asked.path, field="path")
+        return await verb(root, asked)
+
+    async def _write(self, root: pathlib.Path, asked: ChangeInstanceFiles) -> InstanceFilesAnswer:
+        condition = FileCondition(
+            digests=frozenset(asked.if_digests), present=asked.must_exist, absent=asked.must_be_absent
+        )
+        async with self._staged(root, asked) as staged, self._turn(asked):
+            written = await in_thread(
+                lambda abort: place_file(
+                    root, asked.path, staged, asked.sha256, condition=condition, abort=abort
+                )
+            )
+        return InstanceFilesAnswer(
+            sha256=asked.sha256,
+            former_sha256=written.former,
+            size_bytes=asked.size_bytes,
+            entries=1,
+            unchanged=written.unchanged,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _staged(self, root: pathlib.Path, asked: ChangeInstanceFiles) -> AsyncIterator[pathlib.Path]:
+        """The content, whole, beside the working directory."""
+        room = _RoomCheck(root, reserve_mb=self._reserve_mb, size=asked.size_bytes)
+        await room.look(0)
+        if asked.size_bytes == len(asked.content):
+            with staged_bytes(root, asked.content) as staged:
+                yield staged
+            return
+        staged = await asyncio.to_thread(staging_beside, root) / new_id("file", self._entropy)
+        try:
+            async with DataChannel(self._live()) as channel:
+                await channel.fetch(asked.sha256, staged, expect=room.look, transfer_id=asked.request_id)
+            yield staged
+        finally:
+            await asyncio.to_thread(_discard, staged)
+
+    async def _rename(self, root: pathlib.Path, asked: ChangeInstanceFiles) -> InstanceFilesAnswer:
+        condition = FileCondition(digests=frozenset(asked.if_digests))
+        async with self._turn(asked):
+            digest = await in_thread(
+                lambda abort: move_entry(
+                    root, asked.path, asked.target, replace=asked.replace, condition=condition, abort=abort
+                )
+            )
+        return InstanceFilesAnswer(sha256=digest, entries=1)
+
+    async def _mkdir(self, root: pathlib.Path, asked: ChangeInstanceFiles) -> InstanceFilesAnswer:
+        await _RoomCheck(root, reserve_mb=self._reserve_mb, size=0).look(0)
+        async with self._turn(asked):
+            made = await in_thread(lambda _: make_directory(root, asked.path))
+        return InstanceFilesAnswer(entries=int(made), unchanged=not made)
+
+    async def _delete(self, root: pathlib.Path, asked: ChangeInstanceFiles) -> InstanceFilesAnswer:
+        condition = FileCondition(digests=frozenset(asked.if_digests))
+        async with self._turn(asked):
+            gone = await in_thread(
+                lambda abort: remove_entry(
+                    root, asked.path, recursive=asked.recursive, condition=condition, abort=abort
+                )
+            )
+        self._removals.spawn(_removed(gone), name=f"supervise/remove/{asked.instance_id}")
+        return InstanceFilesAnswer(entries=1)
+
+    async def _unpack(self, root: pathlib.Path, asked: ChangeInstanceFiles) -> InstanceFilesAnswer:
+        reserve = self._reserve_mb
+
+        def work(abort: Abort) -> int:
+            unlooked = _LOOK_EVERY
+
+            def room(size: int) -> None:
+                nonlocal unlooked
+                unlooked += size
+                if unlooked >= _LOOK_EVERY:
+                    check_room(root.parent, reserve_mb=reserve, copied_bytes=_LOOK_EVERY)
+                    unlooked = 0
+
+            bounds = UnpackBounds(
+                size=max(asked.max_bytes, 0), entries=min(max(asked.max_entries, 0), MAX_FILES), room=room
+            )
+            return unpack(root, asked.path, asked.target, replace=asked.replace, bounds=bounds, abort=abort)
+
+        async with self._turn(asked):
+            return InstanceFilesAnswer(entries=await in_thread(work))
+
+    def _turn(self, asked: ChangeInstanceFiles) -> contextlib.AbstractAsyncContextManager[None]:
+        """Held from the comparison to the change: writers of ours to one instance take turns."""
+        return self._directories.writers.hold(asked.instance_id)
+
+    # transfers to the controller
+
+    async def _sent(self, asked: SendInstanceFile) -> None:
+        require(asked)
+        root = await asyncio.to_thread(instance_directory, self._supervisor, self._directories, asked)
+        opening = self._packed(root, asked) if asked.archive else self._opened(root, asked)
+        async with opening as file, DataChannel(self._live()) as channel:
+            await channel.push_part(
+                asked.request_id, file.descriptor, digest=file.digest, offset=file.offset, size=file.size
+            )
+
+    @contextlib.asynccontextmanager
+    async def _opened(self, root: pathlib.Path, asked: SendInstanceFile) -> AsyncIterator[_OpenedFile]:
+        """The very file that is sent is digested first: what is written to it meanwhile breaks the transfer off. A part of
+        it has no digest that anybody could compare it with, and is sent as it is."""
+        check_path(asked.path, field="path")
+        with open_tree(root) as top, open_beneath(top, asked.path) as file:
+            whole = os.fstat(file).st_size
+            begin = min(max(asked.offset, 0), whole)
+            size = whole - begin if asked.length <= 0 else min(asked.length, whole - begin)
+            if size > asked.max_bytes:
+                raise Rejected(
+                    Code.BODY_TOO_LARGE,
+                    f"'{asked.path}' has {size} bytes; at most {asked.max_bytes} are sent",
+                    hint="read it in parts, or raise files.max_bytes",
+                )
+            digest = ""
+            if size == whole:
+                digest = await in_thread(lambda abort: digest_of(file, abort, length=size))
+            yield _OpenedFile(descriptor=file, offset=begin, size=size, digest=digest)
+
+    @contextlib.asynccontextmanager
+    async def _packed(self, root: pathlib.Path, asked: SendInstanceFile) -> AsyncIterator[_OpenedFile]:
+        if asked.path:
+            check_path(asked.path, field="path")
+        archive = self._directories.staging(new_id("pack", self._entropy), static=False)
+        room = _RoomCheck(archive, reserve_mb=self._reserve_mb, size=0)
+        try:
+            await in_thread(
+                lambda abort: pack_directory(
+                    root,
+                    asked.path,
+                    archive,
+                    max_bytes=asked.max_bytes,
+                    max_files=asked.max_files,
+                    room=room.check,
+                    abort=abort,
+                )
+            )
+            with archive.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                digest = await in_thread(lambda abort: digest_of(file.fileno(), abort))
+                yield _OpenedFile(descriptor=file.fileno(), offset=0, size=size, digest=digest)
+        finally:
+            archive.unlink(missing_ok=True)
+
+    def _live(self) -> LinkConnection:
+        connection = self._connection
+        if connection is None or not connection.supports.bulk:
+            raise Retryable(
+                Code.UNREACHABLE, "there is no controller to exchange files with", retry_after=1.0
+            )
+        return connection
+
+
+class _RoomCheck:
+    """Looks whether there is room for the rest of what is being written beside `place`, now and then."""
+
+    def __init__(self, place: pathlib.Path, *, reserve_mb: int, size: int) -> None:
+        self._place = place.parent
+        self._reserve_mb = reserve_mb
+        self._size = size
+        self._next = 0
+
+    async def look(self, so_far: int) -> None:
+        """DISK_FULL, before it is."""
+        if so_far >= self._next:
+            await asyncio.to_thread(self.check, so_far)
+
+    def check(self, so_far: int) -> None:
+        """The same, from a thread."""
+        if so_far >= self._next:
+            check_room(self._place, reserve_mb=self._reserve_mb, copied_bytes=max(self._size - so_far, 0))
+            self._next = so_far + _LOOK_EVERY
+
+
+def _discard(staged: pathlib.Path) -> None:
+    for left in (staged, *staged.parent.glob(f"{staged.name}.*.part")):
+        left.unlink(missing_ok=True)
+
+
+async def _removed(gone: pathlib.Path) -> None:
+    """What cannot be removed now goes with the directory that a starting daemon empties."""
+    if reason := await asyncio.to_thread(remove, gone):
+        _log.warning("directory_removal.failed", path=str(gone), reason=reason)
