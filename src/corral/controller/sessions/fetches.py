@@ -1,4 +1,4 @@
-"""Bulk data for daemons, on their second channel: blobs, from any offset, under the daemon's credit."""
+"""Bulk data for daemons, on their second channel: blobs and offered files, from any offset, under the daemon's credit."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from corral.controller.sessions.offered_files import OfferedFile, OfferedFiles
 from corral.domain.ids import NodeId
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import BlobEngine
@@ -60,9 +61,10 @@ class BlobAccess(Protocol):
 class Fetches:
     """Serves the store's blobs, one or a bundle of them, to nodes that may read them."""
 
-    def __init__(self, blobs: BlobEngine, *, access: BlobAccess) -> None:
+    def __init__(self, blobs: BlobEngine, *, access: BlobAccess, files: OfferedFiles) -> None:
         self._blobs = blobs
         self._access = access
+        self._files = files
 
     async def fetch(self, context: Any, node_id: NodeId) -> None:
         """Send the requested data from an offset, never more in flight than the daemon granted."""
@@ -70,7 +72,11 @@ class Fetches:
         if not isinstance(first, FetchMessage) or first.WhichOneof("payload") != "open":
             raise Rejected(Code.BAD_REQUEST, "a fetch begins with FetchOpen")
         request = first.open
-        wanted = await self._find(node_id, request)
+        wanted: RequestedBlobs | OfferedFile
+        if request.kind == "file":
+            wanted = self._files.find(node_id, request.transfer_id)
+        else:
+            wanted = await self._find(node_id, request)
         if not 0 <= request.offset <= wanted.size:
             raise Rejected(
                 Code.INVALID_FIELD,
@@ -106,12 +112,18 @@ class Fetches:
         finally:
             window.close()
 
-    async def _send(self, context: Any, wanted: RequestedBlobs, offset: int, window: CreditWindow) -> None:
+    async def _send(
+        self, context: Any, wanted: RequestedBlobs | OfferedFile, offset: int, window: CreditWindow
+    ) -> None:
         size = wanted.size
         if offset == size:
             await within(context.write(DataChunk(offset=offset, total_size_bytes=size, last=True)))
             return
-        async with contextlib.aclosing(_chunks(self._blocks(wanted, offset))) as blocks:
+        async with contextlib.aclosing(
+            _chunks(
+                wanted.blocks(offset) if isinstance(wanted, OfferedFile) else self._blocks(wanted, offset)
+            )
+        ) as blocks:
             async for block in blocks:
                 view = memoryview(block)
                 while view:

@@ -1,6 +1,7 @@
 """Bulk data from daemons: only expected uploads are accepted, resumable by offset.
 
-Small answers stay in memory. Anything else is collected in a file until it is complete; only then, and only
+Small answers stay in memory, and files of instances are passed on as they come. Anything else is collected in a file until
+it is complete; only then, and only
 with the announced digest, does it become a blob. An interrupted transfer resumes where it stopped, within one
 term.
 """
@@ -8,16 +9,18 @@ term.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import io
 import pathlib
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, BinaryIO
 
 import msgspec
 
 from corral.controller.sessions.fetches import within
+from corral.controller.sessions.incoming_streams import IncomingStream
 from corral.domain.ids import NodeId
 from corral.errors import Code, Rejected, Retryable
 from corral.store.digests import mismatch
@@ -39,6 +42,8 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     """Set for an upload that stays in memory."""
     filed: asyncio.Future[pathlib.Path] | None = None
     """Set for an upload that stays a file."""
+    stream: IncomingStream | None = None
+    """Set for an upload that is passed on as it comes."""
     receiving: asyncio.Lock
 
 
@@ -99,6 +104,19 @@ class Uploads:
         filed.add_done_callback(over)
         return filed
 
+    @contextlib.contextmanager
+    def expect_stream(self, transfer_id: str, *, node_id: NodeId, max_bytes: int) -> Iterator[IncomingStream]:
+        """Allow this node one upload that is read as it comes, as long as this lasts; it cannot be resumed."""
+        stream = IncomingStream()
+        self._expected[transfer_id] = Expected(
+            node_id=node_id, max_bytes=max_bytes, stream=stream, receiving=asyncio.Lock()
+        )
+        try:
+            yield stream
+        finally:
+            del self._expected[transfer_id]
+            stream.close()
+
     async def push(self, context: Any, node_id: NodeId) -> None:
         """Receive one attempt at an expected upload, from where the last one stopped."""
         first = await within(read_frame(context))
@@ -109,7 +127,9 @@ class Uploads:
         if expected.receiving.locked():
             raise Retryable(Code.CONFLICT, f"transfer '{opening.transfer_id[:80]}' is under way already")
         async with expected.receiving:
-            if expected.held is not None:
+            if expected.stream is not None:
+                info = await _pass_on(context, opening, expected.stream)
+            elif expected.held is not None:
                 info = await _hold(context, opening, expected.held)
             elif expected.filed is not None:
                 info = await self._file(context, opening, expected.filed)
@@ -167,6 +187,12 @@ class Uploads:
             return await self._blobs.put_blob(_blocks(part), expect=opening.digest)
         finally:
             part.unlink()
+
+
+async def _pass_on(context: Any, opening: PushOpen, stream: IncomingStream) -> BlobInfo:
+    if stream.head.done():
+        raise Retryable(Code.TRANSFER_INTERRUPTED, "this transfer was begun already, and cannot be resumed")
+    return await stream.receive(context, opening)
 
 
 async def _hold(context: Any, opening: PushOpen, held: asyncio.Future[bytes]) -> BlobInfo:

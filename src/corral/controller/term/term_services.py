@@ -35,6 +35,7 @@ from corral.controller.reconcile.loop import Reconciler
 from corral.controller.reconcile.lost_nodes import Observation, awaited_nodes
 from corral.controller.sessions.enrolment import Enrolment
 from corral.controller.sessions.fetches import Fetches
+from corral.controller.sessions.offered_files import OfferedFiles
 from corral.controller.sessions.frame_receivers import RefusedReports
 from corral.controller.sessions.grpc_service import LinkTerm
 from corral.controller.sessions.node_links import no_longer_leading
@@ -102,6 +103,7 @@ class NodeServices:
         self.refused = RefusedReports(metrics=metrics, clock=clock)
         stack.callback(self.refused.forget_metrics, metrics)
         self.uploads = stack.enter_context(Uploads(deps.store.blobs, directory=config.data / "incoming"))
+        self.offers = OfferedFiles()
         self.templates = TemplateLibrary(
             deps.store.blobs, config=config.templates, directory=config.data / "uploads", clock=clock
         )
@@ -274,7 +276,7 @@ class TermServices:
             ledger=self._ledger,
             sessions=nodes.sessions,
             enrolment=self._enrolment(),
-            fetches=Fetches(self._deps.store.blobs, access=nodes.distribution),
+            fetches=Fetches(self._deps.store.blobs, access=nodes.distribution, files=nodes.offers),
             uploads=nodes.uploads,
             reports=self._reports(),
             consoles=consoles,
