@@ -95,6 +95,7 @@ NO_SECRETS = {
     "Finding.code": "of an error",
     "ExitShape.code": "of an exit",
     "FileShape.digest": "of a file's content",
+    "ErrorDetail.digest": "of a file's content",
     "MeShape.token": "the token's record, without its text",
     "DeviceLoginShape.user_code": "opens nothing by itself: somebody who has logged in approves it",
     "WaitingLoginShape.user_code": "the same",

@@ -212,6 +212,8 @@ def _operation(route: Route, by_type: dict[int, Any], components: dict[str, Any]
 
 
 def _form(route: FormUpload) -> dict[str, Any]:
+    if route.bare:
+        return {"application/octet-stream": _BINARY}
     parts = {name: {"type": "string", "format": "binary"} for name in (FILE, *route.small)}
     schema = {"type": "object", "properties": parts, "required": [FILE]}
     return {"multipart/form-data": {"schema": schema}, **dict.fromkeys(RAW_TYPES[:2], _BINARY)}
@@ -219,7 +221,9 @@ def _form(route: FormUpload) -> dict[str, Any]:
 
 def _responses(route: Route, by_type: dict[int, Any]) -> dict[str, Any]:
     good = {101} if isinstance(route, Socket) else {route.status}
-    if isinstance(route, FormUpload) or (isinstance(route, CommitRoute) and route.creates):
+    if (isinstance(route, FormUpload) and not route.bare) or (
+        isinstance(route, CommitRoute) and route.creates
+    ):
         good.add(201)
     refused = {"description": "A refusal", "content": {_JSON: {"schema": by_type[id(ErrorShape)]}}}
     answers = {str(status): _success(route, by_type) for status in sorted(good)}
@@ -293,6 +297,13 @@ def _headers(route: Route) -> list[dict[str, Any]]:
     if isinstance(route, CommitRoute) and route.revises is not None:
         match = {"type": "string", "pattern": '^(\\*|"[0-9]+")$'}
         found.append(_header("If-Match", "Only if the revision is still this ETag.", match))
+    if isinstance(route, FormUpload) and route.bare:
+        digest = {"type": "string", "pattern": '^(\\*|"[0-9a-f]{64}")$'}
+        found.append(
+            _header("If-Match", "Only if the file still has this digest; `*`: if there is one.", digest)
+        )
+        absent = {"type": "string", "enum": ["*"]}
+        found.append(_header("If-None-Match", "`*`: only if there is no such file.", absent))
     if isinstance(route, Stream):
         found.append(_header("Last-Event-ID", "Where the stream broke off.", {"type": "string"}))
     if isinstance(route, Relay):

@@ -20,7 +20,7 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     # controller.http.messages.responses
     "DocumentError": fields(open="code path group field", text="message hint"),
     "ErrorShape": fields(open="error"),
-    "ErrorDetail": fields(open="code status field errors", text="message hint"),
+    "ErrorDetail": fields(open="code status field errors digest", text="message hint"),
     # controller.http.openapi
     "OpenApiShape": fields(open="openapi info paths components"),
     # controller.http.pipeline.api_context

@@ -11,7 +11,7 @@ import msgspec
 from corral.controller.http.messages.request import HttpRequest
 from corral.domain.control_characters import spelled
 from corral.domain.urls import shown_text
-from corral.errors import Code, CorralError, DocumentFault, DocumentsRejected
+from corral.errors import Code, CorralError, DocumentFault, DocumentsRejected, FileChanged
 
 JSON: Final = b"application/json"
 EVENT_STREAM: Final = b"text/event-stream; charset=utf-8"
@@ -57,6 +57,7 @@ class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     field: str | None = None
     hint: str | None = None
     errors: tuple[DocumentError, ...] = ()
+    digest: str | None = None
 
 
 class ErrorShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +114,9 @@ def refusal(error: CorralError, *, headers: Headers = ()) -> ApiResponse:
         headers = ((b"www-authenticate", b'Bearer realm="corral"'), *headers)
     if error.retry_after is not None or status == 503:
         headers = ((b"retry-after", b"%d" % max(1, math.ceil(error.retry_after or 0))), *headers)
+    digest = error.digest if isinstance(error, FileChanged) else ""
+    if digest:
+        headers = ((b"etag", f'"{digest}"'.encode()), *headers)
     shape = ErrorShape(
         error=ErrorDetail(
             code=error.code.name,
@@ -121,6 +125,7 @@ def refusal(error: CorralError, *, headers: Headers = ()) -> ApiResponse:
             field=_spelled(error.field),
             hint=_spelled(error.hint),
             errors=_document_errors(error),
+            digest=digest or None,
         )
     )
     return ApiResponse(status=status, body=encode(shape), headers=headers)

@@ -6,6 +6,7 @@ Of a form with one large file, the file is written to disk and the small parts a
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import os
@@ -19,6 +20,7 @@ from corral.controller.http.messages.multipart import FormReader, PartBegins, Pa
 from corral.controller.http.messages.request import BodyPace, HttpRequest, too_large
 from corral.controller.modules.upload_files import create_upload
 from corral.errors import Code, Rejected, Retryable, unknown_choice
+from corral.system.files import free_bytes
 from corral.system.threads import to_end
 
 NOTHING_STORED: Final = "nothing was stored"
@@ -30,6 +32,8 @@ RAW_TYPES: Final = ("application/zip", "application/octet-stream", "application/
 HEADS: Final = 256 * 1024
 """Bytes that a form may need beside the content of its parts."""
 _HOP: Final = 1024 * 1024
+_RESERVE: Final = 16 * 1024 * 1024
+"""Bytes that uploads leave free: the store lies on the same disk."""
 
 
 class UploadBody:
@@ -148,6 +152,8 @@ class _Spool:
     def _write(self, block: bytes) -> None:
         """Write the whole block: a disk that is nearly full takes a part, without an error."""
         self._digest.update(block)
+        if free_bytes(self._directory) < _RESERVE + len(block):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._directory))
         rest = memoryview(block)
         while rest:
             rest = rest[os.write(self._fd, rest) :]
@@ -214,10 +220,11 @@ async def received_form(
     limit: int,
     small: Mapping[str, int],
 ) -> AsyncIterator[ReceivedForm]:
-    """Take a form in, or a bare file. `small` names the other parts and how large each may be.
+    """Take a form in, or a bare file. `small` names the other parts and how large each may be. Without a content type it
+    is a bare file, and may be empty.
 
     BAD_REQUEST, UNKNOWN_FIELD, MISSING_FIELD, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, DISK_FULL."""
-    boundary = require_form(content_type)
+    boundary = require_form(content_type) if content_type else None
     spool = _Spool(directory, limit=limit)
     try:
         await spool.open()
@@ -228,7 +235,7 @@ async def received_form(
                 await intake.add(piece)
         else:
             await _read(FormReader(boundary), source, intake)
-        if not spool.size:
+        if not spool.size and content_type:
             raise Rejected(
                 Code.MISSING_FIELD, "no file was sent", hint="send it as the part 'file'", field=FILE
             )

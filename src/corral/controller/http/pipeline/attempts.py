@@ -223,11 +223,13 @@ class Attempt:
         if self.begun is not None:
             self._act = AuditedAct(actor=self.actor, action=action, subject=subject, id=self.begun.id)
 
-    async def announce(self, *, action: str, subject: str, id: str) -> None:
+    async def announce(
+        self, *, action: str, subject: str, id: str, after: dict[str, object] | None = None
+    ) -> None:
         """Store the audit entry of an act that may be repeated, so that its key is not stored as begun. `id`: of the
         request. After any error nothing may be done."""
         act = AuditedAct(actor=self.actor, action=action, subject=subject, id=id)
-        await self._attempts.commit(act.begun())
+        await self._attempts.commit(act.begun(after=after))
         self._act = act
 
     async def undo(self) -> None:

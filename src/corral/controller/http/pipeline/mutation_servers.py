@@ -140,11 +140,16 @@ class ActServer:
         return await act(self._route, admitted, do, guard=guard)
 
 
-async def announce(route: Act | FormUpload, admitted: AdmittedRequest, attempt: Attempt) -> None:
-    """Record an act before anything is done; what is only examined is not recorded."""
+async def announce(
+    route: Act | FormUpload, admitted: AdmittedRequest, attempt: Attempt, *, sha256: str = ""
+) -> None:
+    """Record an act before anything is done; what is only examined is not recorded. `sha256`: of what was sent."""
     call = admitted.call
     if not getattr(call.query, "dry_run", False):
-        await attempt.announce(action=route.action, subject=route.subject(call), id=call.request)
+        after = (
+            None if route.details is None else route.details(call) | ({"digest": sha256} if sha256 else {})
+        )
+        await attempt.announce(action=route.action, subject=route.subject(call), id=call.request, after=after)
         admitted.refuse_changed_rights()  # the store may have taken a while
 
 
@@ -217,13 +222,14 @@ class IntakeServer:
             return await self._recalled(request, self._recall)
         admitted = self._admission.admit_unread(request)
         leading, call = admitted.leading, admitted.call
-        admitted.refuse_match(self._route)
+        if not self._route.bare:
+            admitted.refuse_match(self._route)
         admitted.guard(b"")
         async with self._received(admitted) as form:
             guard = admitted.guard(form.digest)
 
             async def do(attempt: Attempt) -> ApiResponse:
-                await announce(self._route, admitted, attempt)
+                await announce(self._route, admitted, attempt, sha256=form.sha256)
                 mutation = await self._handler(leading, call, form)
                 return (await record(admitted, mutation, guard=guard, attempt=attempt)).answer
 
@@ -250,8 +256,12 @@ class IntakeServer:
         """The form, whole; what ends a stream of this caller ends its coming in, too."""
         request, leading, small = admitted.request, admitted.leading, self._route.small
         content_type = request.header(b"content-type") or ""
-        require_form(content_type)
-        request.require_plain()
+        if self._route.bare:
+            request.require_bytes()
+            content_type = ""
+        else:
+            require_form(content_type)
+            request.require_plain()
         limit = self._limit(leading)
         whole = limit + sum(small.values()) + HEADS
         request.refuse_declared(whole)

@@ -73,6 +73,7 @@ ActHandler = Callable[..., Awaitable[Mutation]]
 """(call)"""
 ActSubject = Callable[[ApiCall[Any, Any]], str]
 """What an act is done to, as far as it is known before."""
+ActDetails = Callable[[ApiCall[Any, Any]], dict[str, object]]
 OnceHandler = Callable[..., Awaitable[Mutation]]
 """(call, attempt)"""
 IntakeHandler = Callable[..., Awaitable[Mutation]]
@@ -286,6 +287,8 @@ class Act(Route):
     action: str
     """Its name in the audit, and what it is done to."""
     subject: ActSubject
+    details: ActDetails | None = None
+    """What the audit has of it beside, from before the act."""
     ends_term: bool = False
     """The act ends this term of leading and its outcome in the audit opens the next one: there is no ledger
     left to record it in, and an idempotency key is remembered by this process alone."""
@@ -312,6 +315,7 @@ class FormUpload(Route):
     handler: IntakeHandler
     action: str
     subject: ActSubject
+    details: ActDetails | None = None
     limit: UploadLimit
     directory: Callable[..., pathlib.Path]
     """Where the file lies meanwhile."""
@@ -319,6 +323,9 @@ class FormUpload(Route):
     """The parts beside the file, and how large each may be."""
     recall: Recall | None = None
     """Finds a form that was received before, by a JSON `body` in place of a form; None: a form has to be sent."""
+    bare: bool = False
+    """The body is the file itself and may be empty; conditions on what it replaces (`If-Match`, `If-None-Match`) are
+    the handler's."""
 
     mutates: ClassVar[bool] = True
 

@@ -42,6 +42,10 @@ class Content:
     """Any text; the header is made safe."""
     length: int | None = None
     """Where it is known before."""
+    digest: str = ""
+    """The SHA-256 of all of it, which is its entity tag; empty: it has none."""
+    close: Callable[[], Awaitable[None]] | None = None
+    """Called when it was sent, broke off, or is not wanted."""
 
 
 async def serve_stream(*, request: HttpRequest, stream: OpenStream, pump: Pump, headers: Headers) -> None:
@@ -71,8 +75,20 @@ async def serve_download(
     *, request: HttpRequest, stream: OpenStream, content: Content, headers: Headers
 ) -> None:
     """Send bytes; for HEAD, their headers alone. A body that could not be sent whole ends as a broken connection."""
+    try:
+        await _send_download(request, stream, content, headers)
+    finally:
+        if content.close is not None:
+            await content.close()
+
+
+async def _send_download(
+    request: HttpRequest, stream: OpenStream, content: Content, headers: Headers
+) -> None:
     if content.length is not None:
         headers = ((b"content-length", b"%d" % content.length), *headers)
+    if content.digest:
+        headers = ((b"etag", f'"{content.digest}"'.encode()), *headers)
     await request.send(
         {
             "type": "http.response.start",
