@@ -151,6 +151,19 @@ class TemplatesSection(Section, frozen=True, kw_only=True):
     ] = 3600
 
 
+class FilesSection(Section, frozen=True, kw_only=True):
+    max_bytes: Annotated[kind.Bytes, described("Largest file of an instance that is sent or taken.")] = (
+        4_294_967_296
+    )
+    max_unpacked_bytes: Annotated[
+        kind.Bytes,
+        described("Most bytes of a directory that is downloaded, or of an archive that is unpacked."),
+    ] = 8_589_934_592
+    max_entries: Annotated[
+        int, Meta(ge=1, le=100_000), described("Most files and directories of the same.")
+    ] = 100_000
+
+
 class WorkloadSection(Section, frozen=True, kw_only=True):
     token_seconds: Annotated[
         kind.Seconds, described("How long an instance's token holds before it must be renewed.")
@@ -200,6 +213,7 @@ class ControllerConfig(Section, frozen=True, kw_only=True):
     placement: PlacementSection = PlacementSection()
     instances: InstanceRetentionSection = InstanceRetentionSection()
     templates: TemplatesSection = TemplatesSection()
+    files: FilesSection = FilesSection()
     workload: WorkloadSection = WorkloadSection()
     modules: ModulesSection = ModulesSection()
     oidc: OidcSection = OidcSection()

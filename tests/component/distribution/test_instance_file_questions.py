@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from corral.controller.distribution.instance_files import InstanceFileQuestions
+from corral.controller.distribution.instance_files import InstanceFileQuestions, WalkRequest
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.entropy import SystemEntropy
 from corral.wire.v1.instance_pb2 import FileEntry, InstanceFileContent, InstanceFileTree
@@ -22,7 +22,7 @@ async def ready(depot, **fields):
 
 
 def walking(depot, id, path="", limit=1000):
-    return asyncio.create_task(depot.term.distribution.walk_files(id, path, limit=limit))
+    return asyncio.create_task(depot.term.distribution.walk_files(id, WalkRequest(path=path, limit=limit)))
 
 
 def reading(depot, id, path="a", offset=0, length=100):
@@ -152,7 +152,7 @@ async def test_a_node_that_does_not_answer_is_waited_for_only_so_long(depot):
     talker, id = await ready(depot)
     record = depot.state.instances.require(id).record
     files = InstanceFileQuestions(links=depot.term.sessions, entropy=SystemEntropy(), seconds=0.05)
-    walk = asyncio.create_task(files.walk(record, "", limit=5))
+    walk = asyncio.create_task(files.walk(record, WalkRequest(limit=5)))
     await asked_to_walk(talker)
     assert (await failure(walk)).code is Code.TIMEOUT
     assert files._open == {}

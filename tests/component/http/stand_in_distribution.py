@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import AsyncIterator, Sequence
 
-from corral.controller.distribution.instance_files import FileListing, FilePart
+from corral.controller.distribution.instance_file_transfers import (
+    ChangedFiles,
+    FileBody,
+    FileChange,
+    OpenedFile,
+)
+from corral.controller.distribution.instance_files import FileListing, FilePart, ListedFile, WalkRequest
 from corral.controller.distribution.node_caches import CachedTemplate, CacheReport, CacheTrouble, SyncAnswer
 from corral.controller.state.cluster_state import ClusterState
 from corral.errors import CorralError
-from corral.sdk.instance_files import FileEntry
+from corral.system.controller_config import FilesSection
 
 
 class StandInDistribution:
@@ -48,10 +55,38 @@ class StandInDistribution:
         self._ask("prewarm_all", group)
         return [SyncAnswer(node=id, ok=True) for id, _ in self._state.nodes.items()]
 
-    async def walk_files(self, id: str, path: str, *, limit: int) -> FileListing:
-        self._ask("walk", (self._state.instances.require(id).record.id, path, limit))
-        entry = FileEntry(path=f"{path or 'logs'}/latest.log", kind="file", size=4)
-        return FileListing(entries=(entry,), truncated=True)
+    async def walk_files(self, id: str, request: WalkRequest) -> FileListing:
+        self._ask("walk", (self._state.instances.require(id).record.id, request))
+        entry = ListedFile(path=f"{request.path or 'logs'}/latest.log", kind="file", size=4, mode=0o640)
+        return FileListing(entries=(entry,), truncated=True, next=b"latest.log\xff")
+
+    async def look_at_file(self, id: str, path: str) -> ListedFile:
+        self._ask("look", (self._state.instances.require(id).record.id, path))
+        digest = hashlib.sha256(self.saved).hexdigest()
+        return ListedFile(path=path, kind="file", size=len(self.saved), digest=digest, binary=False)
+
+    @contextlib.asynccontextmanager
+    async def open_file(
+        self, id: str, path: str, *, offset: int = 0, length: int = 0, archive: bool = False
+    ) -> AsyncIterator[OpenedFile]:
+        self._ask("archive" if archive else "open", (id, path, offset, length))
+        self.open_saves += 1
+        try:
+            digest = hashlib.sha256(self.saved).hexdigest()
+            yield OpenedFile(size=len(self.saved), digest=digest, blocks=self._pieces())
+        finally:
+            self.open_saves -= 1
+
+    @property
+    def file_limits(self) -> FilesSection:
+        return FilesSection(max_bytes=2 * 1024 * 1024)
+
+    async def change_files(self, id: str, change: FileChange, body: FileBody | None = None) -> ChangedFiles:
+        self._ask(change.verb, (self._state.instances.require(id).record.id, change))
+        if body is None:
+            return ChangedFiles(entries=1)
+        self.saved = body.file.read_bytes()
+        return ChangedFiles(digest=body.sha256, size=body.size, entries=1)
 
     async def read_file(self, id: str, path: str, *, offset: int, length: int) -> FilePart:
         self._ask("read", (self._state.instances.require(id).record.id, path, offset, length))

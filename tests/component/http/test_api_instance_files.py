@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import httpx
 import pytest
 from http_rig import Rig, tar_gz
 
+from corral.controller.distribution.instance_files import WalkRequest
+from corral.domain.file_paths import LISTED_DIGESTED, MOST_BYTES
 from corral.domain.permissions import Role
 from corral.errors import Code, Retryable
 
@@ -105,34 +108,102 @@ async def test_files_are_listed_and_read_from_the_node(client: httpx.AsyncClient
     record = await rig.instance()
     rig.distribution.saved = b"0123456789"
     path = f"{INSTANCES}/{record.id}/files"
-    listed = await client.get(path, params={"path": "logs", "limit": 5})
-    assert listed.json() == {
-        "items": [{"path": "logs/latest.log", "kind": "file", "size": 4, "modified_at": None}],
-        "truncated": True,
-    }
-    assert (await client.get(path)).status_code == 200
+    listed = await client.get(path, params={"path": "logs", "limit": 5, "depth": 1, "digests": "true"})
+    body = listed.json()
+    assert body["items"] == [
+        {
+            "path": "logs/latest.log",
+            "kind": "file",
+            "size": 4,
+            "modified_at": None,
+            "mode": "0640",
+            "digest": None,
+            "binary": None,
+            "origin": "workload",
+            "template": None,
+            "template_version": None,
+        }
+    ]
+    assert body["truncated"] is True
+    assert (await client.get(path, params={"cursor": body["next"]})).status_code == 200
     read = await client.get(f"{path}/content", params={"path": "logs/a b.log", "offset": 3, "length": 4})
     assert (read.status_code, read.content) == (200, b"3456")
     assert read.headers["content-type"] == "application/octet-stream"
     assert "a b.log" in read.headers["content-disposition"]
+    assert "etag" not in read.headers, "a part has none"
     behind = await client.get(f"{path}/content", params={"path": "a", "offset": 99})
     assert (behind.status_code, behind.content) == (200, b"")
     assert rig.distribution.asked == [
-        ("walk", (record.id, "logs", 5)),
-        ("walk", (record.id, "", 1000)),
+        ("walk", (record.id, WalkRequest(path="logs", limit=5, depth=1, digests=LISTED_DIGESTED))),
+        ("walk", (record.id, WalkRequest(limit=1000, after=b"latest.log\xff"))),
         ("read", (record.id, "logs/a b.log", 3, 4)),
-        ("read", (record.id, "a", 99, 65_536)),
+        ("read", (record.id, "a", 99, MOST_BYTES)),
     ]
     rig.distribution.failure = Retryable(Code.NODE_OFFLINE, "its node is not connected")
     assert error(await client.get(path)) == (409, "NODE_OFFLINE")
     assert error(await client.get(f"{path}/content", params={"path": "a"})) == (409, "NODE_OFFLINE")
 
 
+async def test_a_whole_file_has_its_digest_as_its_tag_and_a_large_one_is_passed_on(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    record = await rig.instance()
+    path = f"{INSTANCES}/{record.id}/files"
+    for size, way in ((10, "read"), (MOST_BYTES + 1, "open")):
+        rig.distribution.saved = b"x" * size
+        tag = f'"{hashlib.sha256(rig.distribution.saved).hexdigest()}"'
+        read = await client.get(f"{path}/content", params={"path": "a"})
+        assert (read.content, read.headers["etag"]) == (rig.distribution.saved, tag), size
+        assert rig.distribution.asked[-1][0] == way
+        head = await client.head(f"{path}/content", params={"path": "a"})
+        assert (head.content, head.headers["etag"]) == (b"", tag)
+        assert (await client.get(f"{path}/stat", params={"path": "a"})).json()["digest"] == tag.strip('"')
+    packed = await client.get(f"{path}/archive", params={"path": "world"})
+    assert packed.headers["content-type"] == "application/gzip"
+    assert 'filename="world.tar.gz"' in packed.headers["content-disposition"]
+    assert rig.distribution.open_saves == 0, "all are closed, those that were only asked about, too"
+
+
+async def test_a_file_says_which_template_it_comes_from(client: httpx.AsyncClient, rig: Rig) -> None:
+    for name, files in (
+        ("base", {"server.properties": b"port=1\n", "conf/a.yml": b"a", "icon.png": b"\x89\xff"}),
+        ("upper", {"conf/a.yml": b"b: %PORT%"}),
+    ):
+        made = await client.put(f"/api/v1/templates/{name}", content=tar_gz(files))
+        assert made.status_code == 201, made.text
+    patch = {"file": "server.properties", "path": "port", "value": "2"}
+    await rig.group(templates=["base", "upper"], patches=[patch])
+    record = await rig.instance()
+    at = f"{INSTANCES}/{record.id}/files"
+
+    async def origin(path: str) -> dict[str, Any]:
+        return (await client.get(f"{at}/stat", params={"path": path})).json()
+
+    found = {path: await origin(path) for path in ("server.properties", "conf/a.yml", "conf", "world/x")}
+    seen = {path: (each["origin"], each["template"]) for path, each in found.items()}
+    assert seen == {
+        "server.properties": ("patch", "base"),
+        "conf/a.yml": ("template", "upper"),
+        "conf": ("template", "base"),
+        "world/x": ("workload", None),
+    }
+    shown = (await client.get(f"{at}/origin", params={"path": "conf/a.yml"})).json()
+    assert (shown["template"], shown["template_version"], shown["content"]) == ("upper", 1, "b: %PORT%")
+    assert (await client.get(f"{at}/origin", params={"path": "icon.png"})).json()["content"] is None
+    assert error(await client.get(f"{at}/origin", params={"path": "world/x"})) == (404, "NOT_FOUND")
+
+
 async def test_files_are_not_for_those_who_may_only_look(rig: Rig) -> None:
     record = await rig.instance()
     _, viewer = await rig.token(Role.VIEWER)
     async with rig.client(viewer) as other:
-        for path in ("files", "files/content?path=a"):
+        for path in (
+            "files",
+            "files/content?path=a",
+            "files/stat?path=a",
+            "files/archive",
+            "files/origin?path=a",
+        ):
             assert error(await other.get(f"{INSTANCES}/{record.id}/{path}")) == (403, "FORBIDDEN")
     assert rig.distribution.asked == []
 
@@ -147,7 +218,11 @@ async def test_files_are_not_for_those_who_may_only_look(rig: Rig) -> None:
         ("files/content?path=", 400, "MISSING_FIELD"),
         ("files/content?path=a&offset=-1", 400, "INVALID_FIELD"),
         ("files/content?path=a&offset=9223372036854775808", 400, "INVALID_FIELD"),
-        ("files/content?path=a&length=262145", 400, "INVALID_FIELD"),
+        ("files/content?path=a&length=0", 400, "INVALID_FIELD"),
+        ("files?cursor=!", 400, "INVALID_CURSOR"),
+        ("files?depth=33", 400, "INVALID_FIELD"),
+        ("files/stat", 400, "MISSING_FIELD"),
+        ("files/origin?path=../x", 422, "PATH_REFUSED"),
     ],
 )
 async def test_a_bad_question_about_files_is_refused_before_a_node_is_asked(

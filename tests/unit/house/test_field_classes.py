@@ -95,6 +95,8 @@ NO_SECRETS = {
     "Finding.code": "of an error",
     "ExitShape.code": "of an exit",
     "FileShape.digest": "of a file's content",
+    "InstanceFileShape.digest": "of a file's content",
+    "FileOriginShape.digest": "of a file's content",
     "ErrorDetail.digest": "of a file's content",
     "MeShape.token": "the token's record, without its text",
     "DeviceLoginShape.user_code": "opens nothing by itself: somebody who has logged in approves it",

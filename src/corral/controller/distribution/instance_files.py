@@ -12,12 +12,11 @@ import msgspec
 
 from corral.controller.distribution.ports import offline
 from corral.controller.sessions.node_links import NodeLink, NodeLinks, answer_of, dismiss
-from corral.domain.file_paths import MOST_BYTES, MOST_ENTRIES, check_path
+from corral.domain.file_paths import MOST_BYTES, MOST_DIGESTED, MOST_ENTRIES, check_path
 from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import NodeId
 from corral.domain.spec import invalid
-from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.sdk.instance_files import FileEntry
+from corral.errors import Code, CorralError, FileChanged, Rejected, Retryable
 from corral.system.entropy import Entropy, new_id
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import ControllerMessage
@@ -30,19 +29,52 @@ MAX_WAITING: Final = 16
 LISTING_BYTES: Final = 1024 * 1024
 """The most bytes of paths in one listing, whatever names workloads give their files."""
 _TEXT: Final = 500
+_DIGEST: Final = 64
+_HEX: Final = frozenset("0123456789abcdef")
 _KINDS: Final = frozenset({"file", "directory", "link", "other"})
 _PASSING: Final = frozenset(
-    {Code.TIMEOUT, Code.UNREACHABLE, Code.SHUTTING_DOWN, Code.RATE_LIMITED, Code.FILE_UNREADABLE}
+    {
+        Code.TIMEOUT,
+        Code.UNREACHABLE,
+        Code.SHUTTING_DOWN,
+        Code.RATE_LIMITED,
+        Code.FILE_UNREADABLE,
+        Code.DISK_FULL,
+    }
 )
 
-Answer = wire.InstanceFileTree | wire.InstanceFileContent
-A = TypeVar("A", wire.InstanceFileTree, wire.InstanceFileContent)
+Answer = wire.InstanceFileTree | wire.InstanceFileContent | wire.InstanceFilesAnswer
+A = TypeVar("A", wire.InstanceFileTree, wire.InstanceFileContent, wire.InstanceFilesAnswer)
+
+
+class ListedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of a directory; `mode`, `digest` and `binary` are None where they are not known."""
+
+    path: str
+    kind: str
+    size: int
+    modified_at: dt.datetime | None = None
+    mode: int | None = None
+    digest: str | None = None
+    binary: bool | None = None
 
 
 class FileListing(msgspec.Struct, frozen=True, kw_only=True):
-    entries: tuple[FileEntry, ...]
+    entries: tuple[ListedFile, ...]
     truncated: bool
     """The listing is incomplete."""
+    next: bytes = b""
+    """Where the next listing begins; empty: nothing follows that could be listed."""
+
+
+class WalkRequest(msgspec.Struct, frozen=True, kw_only=True):
+    path: str = ""
+    limit: int
+    depth: int = 0
+    """0: as deep as the node goes."""
+    after: bytes = b""
+    digests: int = 0
+    """Digests of files up to this size."""
 
 
 class FilePart(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,16 +99,28 @@ class InstanceFileQuestions:
         self._seconds = seconds
         self._open: dict[str, _Question] = {}
 
-    async def walk(self, record: InstanceRecord, path: str, *, limit: int) -> FileListing:
-        """The entries below `path` (empty: everything), a directory before its entries, names in order.
+    async def walk(self, record: InstanceRecord, request: WalkRequest) -> FileListing:
+        """The entries below its path (empty: everything), a directory before its entries, names in order.
         NOT_FOUND, PATH_REFUSED."""
-        if path:
-            check_path(path, field="path")
-        if not 0 < limit <= MOST_ENTRIES:
-            raise invalid("limit", f"{limit} is not possible", f"ask for 1 to {MOST_ENTRIES}")
+        if request.path:
+            check_path(request.path, field="path")
+        if not 0 < request.limit <= MOST_ENTRIES:
+            raise invalid("limit", f"{request.limit} is not possible", f"ask for 1 to {MOST_ENTRIES}")
         async with _deadline(record.node, self._seconds):
-            link = self._link(record.node)
-            return await self._full_walk(link, record, path, limit=limit)
+            link = self.link(record.node, changes=request.digests > 0)
+            return await self._full_walk(link, record, request)
+
+    async def look(self, record: InstanceRecord, path: str) -> ListedFile:
+        """What lies at a path itself, with the digest of a file that is not too large. NOT_FOUND, PATH_REFUSED,
+        NOT_SUPPORTED."""
+        check_path(path, field="path")
+        async with _deadline(record.node, self._seconds):
+            link = self.link(record.node, changes=True)
+            request = WalkRequest(path=path, limit=1, digests=MOST_DIGESTED)
+            tree = await self._walk(link, record, request, itself=True)
+        if not tree.entries:
+            raise Rejected(Code.NOT_FOUND, f"instance '{record.id}' has no '{path}'", field="path")
+        return _entry(tree.entries[0], link)
 
     async def read(self, record: InstanceRecord, path: str, *, offset: int, length: int) -> FilePart:
         """`length` bytes from `offset`, fewer only at the end of the file. NOT_FOUND, PATH_REFUSED."""
@@ -86,7 +130,7 @@ class InstanceFileQuestions:
         if not 0 < length <= MOST_BYTES:
             raise invalid("length", f"{length} is not possible", f"ask for 1 to {MOST_BYTES} bytes")
         async with _deadline(record.node, self._seconds):
-            link = self._link(record.node)
+            link = self.link(record.node)
             part = await self._read(link, record, path, offset=offset, length=length)
             return FilePart(content=part.content[:length], size=max(part.total_size_bytes, 0))
 
@@ -107,38 +151,41 @@ class InstanceFileQuestions:
 
     # walks
 
-    async def _full_walk(
-        self, link: NodeLink, record: InstanceRecord, path: str, *, limit: int
-    ) -> FileListing:
+    async def _full_walk(self, link: NodeLink, record: InstanceRecord, request: WalkRequest) -> FileListing:
         """Query page by page, until the listing or the limit is complete."""
-        found: list[FileEntry] = []
-        room, after = LISTING_BYTES, b""
+        found: list[ListedFile] = []
+        room, limit = LISTING_BYTES, request.limit
         while True:
-            tree = await self._walk(link, record, limit=limit - len(found), path=path, after=after)
+            tree = await self._walk(link, record, request)
             for entry in tree.entries:
-                room -= len(entry.path)
-                if len(found) >= limit or room < 0:
+                if len(found) >= limit:
                     return FileListing(entries=tuple(found), truncated=True)
-                found.append(_entry(entry))
-            if not tree.next or not tree.entries or len(found) >= limit:
-                return FileListing(entries=tuple(found), truncated=tree.truncated)
-            after = tree.next
+                room -= len(entry.path)
+                found.append(_entry(entry, link))
+            if not tree.next or not tree.entries or len(found) >= limit or room < MOST_BYTES:
+                return FileListing(
+                    entries=tuple(found), truncated=tree.truncated, next=tree.next if tree.entries else b""
+                )
+            request = msgspec.structs.replace(request, after=tree.next, limit=limit - len(found))
 
     async def _walk(
-        self, link: NodeLink, record: InstanceRecord, *, limit: int, path: str = "", after: bytes = b""
+        self, link: NodeLink, record: InstanceRecord, request: WalkRequest, *, itself: bool = False
     ) -> wire.InstanceFileTree:
         def message(request_id: str) -> ControllerMessage:
             question = wire.WalkInstanceFiles(
                 request_id=request_id,
                 group=record.group,
                 instance_id=record.id,
-                max_entries=limit,
-                path=path,
-                after=after,
+                max_entries=request.limit,
+                max_depth=request.depth,
+                path=request.path,
+                after=request.after,
+                digest_bytes=request.digests,
+                itself=itself,
             )
             return ControllerMessage(walk_instance_files=question)
 
-        return await self._ask(link, record.node, wire.InstanceFileTree, message)
+        return await self.ask(link, record.node, wire.InstanceFileTree, message)
 
     # reads
 
@@ -156,15 +203,24 @@ class InstanceFileQuestions:
             )
             return ControllerMessage(read_instance_file=question)
 
-        return await self._ask(link, record.node, wire.InstanceFileContent, message)
+        return await self.ask(link, record.node, wire.InstanceFileContent, message)
 
     # queries
 
-    def _link(self, node_id: NodeId) -> NodeLink:
+    def link(self, node_id: NodeId, *, changes: bool = False) -> NodeLink:
+        """The session of a node that can be asked for files; `changes`: also to change them. NODE_OFFLINE,
+        NOT_SUPPORTED."""
         link = self._links.find(node_id)
         if link is None:
             raise offline(node_id)
-        if not link.facts.supports.files:
+        supports = link.facts.supports
+        if changes and supports.files and not supports.file_changes:
+            raise Rejected(
+                Code.NOT_SUPPORTED,
+                f"the daemon of node '{node_id}' can only be asked for parts of files",
+                hint="update it",
+            )
+        if not supports.files:
             raise Rejected(
                 Code.NOT_SUPPORTED,
                 f"the daemon of node '{node_id}' cannot be asked for files",
@@ -172,16 +228,26 @@ class InstanceFileQuestions:
             )
         return link
 
-    async def _ask(
-        self, link: NodeLink, node_id: NodeId, kind: type[A], message: Callable[[str], ControllerMessage]
+    def new_request(self) -> str:
+        return new_id("files", self._entropy)
+
+    async def ask(
+        self,
+        link: NodeLink,
+        node_id: NodeId,
+        kind: type[A],
+        message: Callable[[str], ControllerMessage],
+        *,
+        request_id: str = "",
     ) -> A:
+        """The node's answer; its error is raised. The caller sets the deadline. NODE_OFFLINE, RATE_LIMITED."""
         if sum(1 for each in self._open.values() if each.node_id == node_id) >= MAX_WAITING:
             raise Retryable(
                 Code.RATE_LIMITED,
                 f"node '{node_id}' has {MAX_WAITING} questions about files to answer already",
                 retry_after=1.0,
             )
-        request_id = new_id("files", self._entropy)
+        request_id = request_id or self.new_request()
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._open[request_id] = _Question(node_id=node_id, kind=kind, answer=answer)
         try:
@@ -191,7 +257,8 @@ class InstanceFileQuestions:
         finally:
             del self._open[request_id]
         if reply.error:
-            raise _refusal(node_id, reply.error)
+            seen: str = getattr(reply, "sha256", "")
+            raise _refusal(node_id, reply.error, seen)
         return reply
 
 
@@ -209,11 +276,22 @@ async def _deadline(node_id: NodeId, seconds: float) -> AsyncIterator[None]:
         ) from None
 
 
-def _entry(entry: wire.FileEntry) -> FileEntry:
+def _entry(entry: wire.FileEntry, link: NodeLink) -> ListedFile:
     kind = entry.kind if entry.kind in _KINDS else "directory" if entry.is_dir else "file"
-    return FileEntry(
-        path=entry.path, kind=kind, size=max(entry.size_bytes, 0), modified_at=_time(entry.modified_at_ms)
+    digested = is_digest(entry.sha256)
+    return ListedFile(
+        path=entry.path,
+        kind=kind,
+        size=max(entry.size_bytes, 0),
+        modified_at=_time(entry.modified_at_ms),
+        mode=entry.mode & 0o7777 if link.facts.supports.file_changes else None,
+        digest=entry.sha256 if digested else None,
+        binary=entry.binary if digested else None,
     )
+
+
+def is_digest(text: str) -> bool:
+    return len(text) == _DIGEST and _HEX.issuperset(text)
 
 
 def _time(milliseconds: int) -> dt.datetime | None:
@@ -224,11 +302,13 @@ def _time(milliseconds: int) -> dt.datetime | None:
         return None
 
 
-def _refusal(node_id: NodeId, error: str) -> CorralError:
-    """The node's error message, under the code at its start."""
+def _refusal(node_id: NodeId, error: str, seen: str = "") -> CorralError:
+    """The node's error message, under the code at its start. `seen`: the digest of the file that is there."""
     name, colon, text = error.partition(": ")
     code = Code.__members__.get(name) if colon else None
     if code is None:
         code, text = Code.FILE_UNREADABLE, error
+    if code is Code.FILE_CHANGED:
+        return FileChanged(f"node '{node_id}': {text[:_TEXT]}", digest=seen if is_digest(seen) else "")
     kind = Retryable if code in _PASSING else Rejected
     return kind(code, f"node '{node_id}': {text[:_TEXT]}")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import pathlib
 from collections.abc import AsyncIterator
 from typing import Protocol
 
+from corral.controller.sessions.incoming_streams import IncomingStream
 from corral.domain.ids import NodeId
 from corral.domain.templates import TemplateManifest, TemplateVersion
 from corral.errors import Code, CorralError, Retryable
@@ -26,6 +28,11 @@ class FileUploads(Protocol):
         self, transfer_id: str, *, node_id: NodeId, max_bytes: int
     ) -> asyncio.Future[pathlib.Path]:
         """Allow this node one upload; the future holds the file, and its owner removes it."""
+
+    def expect_stream(
+        self, transfer_id: str, *, node_id: NodeId, max_bytes: int
+    ) -> contextlib.AbstractContextManager[IncomingStream]:
+        """Allow this node one upload, which is read as it comes, as long as this lasts."""
 
 
 def offline(node_id: NodeId) -> CorralError:

@@ -9,13 +9,27 @@ from typing import Any, Final
 
 import structlog
 
-from corral.controller.distribution.instance_files import FileListing, FilePart, InstanceFileQuestions
+from corral.controller.distribution.instance_file_transfers import (
+    ChangedFiles,
+    FileBody,
+    FileChange,
+    InstanceFileTransfers,
+    OpenedFile,
+)
+from corral.controller.distribution.instance_files import (
+    FileListing,
+    FilePart,
+    InstanceFileQuestions,
+    ListedFile,
+    WalkRequest,
+)
 from corral.controller.distribution.instance_saves import FileSaving
 from corral.controller.distribution.node_caches import CacheQueries, CacheReport, SyncAnswer, cache_report
 from corral.controller.distribution.node_needs import GroupNeeds, Needs, NodeAccess, warm_message
 from corral.controller.distribution.ports import FileUploads, Versions
 from corral.controller.distribution.template_server import TemplateServer
 from corral.controller.sessions.node_links import NodeLinks
+from corral.controller.sessions.offered_files import OfferedFiles
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.groups.group import GroupSpec
 from corral.domain.ids import NodeId
@@ -24,7 +38,7 @@ from corral.domain.records import NodeRecord
 from corral.errors import Code, CorralError, Rejected
 from corral.store.port import Commit
 from corral.system.clock import Clock
-from corral.system.controller_config import TemplatesSection
+from corral.system.controller_config import FilesSection, TemplatesSection
 from corral.system.entropy import Entropy, new_id
 from corral.wire.v1.instance_pb2 import (
     InstanceFileContent,
@@ -53,7 +67,9 @@ class Distribution:
         library: Versions,
         links: NodeLinks,
         uploads: FileUploads,
+        offers: OfferedFiles,
         limits: TemplatesSection,
+        files: FilesSection,
         clock: Clock,
         entropy: Entropy,
     ) -> None:
@@ -68,6 +84,7 @@ class Distribution:
         self._questions = CacheQueries(links=links, entropy=entropy)
         self._saving = FileSaving(links=links, uploads=uploads, limits=limits, entropy=entropy)
         self._files = InstanceFileQuestions(links=links, entropy=entropy)
+        self._transfers = InstanceFileTransfers(self._files, uploads=uploads, offers=offers, limits=files)
         self._joined: dict[NodeId, None] = {}
         self._warming: dict[NodeId, str] = {}
         """The request under which the cache of a joined node is being warmed."""
@@ -102,8 +119,7 @@ class Distribution:
     def files_reported(
         self, node_id: NodeId, answer: InstanceFileTree | InstanceFileContent | InstanceFilesAnswer
     ) -> None:
-        if not isinstance(answer, InstanceFilesAnswer):
-            self._files.answered(node_id, answer)
+        self._files.answered(node_id, answer)
 
     # automatic actions
 
@@ -193,9 +209,32 @@ class Distribution:
         async with self._saving.save(record, paths, secret_names=secret_names) as blocks:
             yield blocks
 
-    async def walk_files(self, id: str, path: str, *, limit: int) -> FileListing:
+    async def walk_files(self, id: str, request: WalkRequest) -> FileListing:
         """The content of an instance's directory; see `InstanceFileQuestions.walk`."""
-        return await self._files.walk(self._state.instances.require(id).record, path, limit=limit)
+        return await self._files.walk(self._state.instances.require(id).record, request)
+
+    async def look_at_file(self, id: str, path: str) -> ListedFile:
+        """One entry of it; see `InstanceFileQuestions.look`."""
+        return await self._files.look(self._state.instances.require(id).record, path)
+
+    @property
+    def file_limits(self) -> FilesSection:
+        return self._transfers.limits
+
+    async def change_files(self, id: str, change: FileChange, body: FileBody | None = None) -> ChangedFiles:
+        """Change something in it; see `InstanceFileTransfers.change`."""
+        return await self._transfers.change(self._state.instances.require(id).record, change, body)
+
+    @contextlib.asynccontextmanager
+    async def open_file(
+        self, id: str, path: str, *, offset: int = 0, length: int = 0, archive: bool = False
+    ) -> AsyncIterator[OpenedFile]:
+        """A whole file or directory of it; see `InstanceFileTransfers.opened`."""
+        record = self._state.instances.require(id).record
+        async with self._transfers.opened(
+            record, path, offset=offset, length=length, archive=archive
+        ) as opened:
+            yield opened
 
     async def read_file(self, id: str, path: str, *, offset: int, length: int) -> FilePart:
         """A part of one of its files; see `InstanceFileQuestions.read`."""

@@ -43,6 +43,7 @@ from corral.controller.http.resources.instances import (
     consoles,
     crashes,
     instance_files,
+    instance_plans,
     instances,
     runs,
 )
@@ -86,6 +87,7 @@ ROUTES: Final[tuple[Route, ...]] = with_description(
         *apply.ROUTES,
         *reload.ROUTES,
         *instances.ROUTES,
+        *instance_plans.ROUTES,
         *instance_files.ROUTES,
         *runs.ROUTES,
         *consoles.ROUTES,

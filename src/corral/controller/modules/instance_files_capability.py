@@ -7,7 +7,7 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from corral.controller.distribution.instance_files import FileListing, FilePart
+from corral.controller.distribution.instance_files import FileListing, FilePart, WalkRequest
 from corral.domain.file_paths import DEFAULT_BYTES, DEFAULT_ENTRIES
 from corral.errors import Code, Rejected
 from corral.modules.capabilities.capability_calls import BuiltInMethod, Consumer
@@ -19,7 +19,7 @@ VERSION: Final = "1.0.0"
 class InstanceFileReader(Protocol):
     """Port to the files on nodes. Every call has a deadline of its own and is bounded."""
 
-    async def walk_files(self, id: str, path: str, *, limit: int) -> FileListing: ...
+    async def walk_files(self, id: str, request: WalkRequest) -> FileListing: ...
 
     async def read_file(self, id: str, path: str, *, offset: int, length: int) -> FilePart: ...
 
@@ -53,8 +53,12 @@ class InstanceFilesCapability:
 
     async def _walk(self, _: Consumer | None, raw: msgspec.Raw) -> list[FileEntry]:
         asked = _arguments(raw, _WalkArguments, "walk")
-        listing = await self._files.walk_files(asked.instance_id, asked.path, limit=asked.limit)
-        return list(listing.entries)
+        request = WalkRequest(path=asked.path, limit=asked.limit)
+        listing = await self._files.walk_files(asked.instance_id, request)
+        return [
+            FileEntry(path=each.path, kind=each.kind, size=each.size, modified_at=each.modified_at)
+            for each in listing.entries
+        ]
 
     async def _read(self, _: Consumer | None, raw: msgspec.Raw) -> bytes:
         asked = _arguments(raw, _ReadArguments, "read")

@@ -35,10 +35,10 @@ from corral.controller.reconcile.loop import Reconciler
 from corral.controller.reconcile.lost_nodes import Observation, awaited_nodes
 from corral.controller.sessions.enrolment import Enrolment
 from corral.controller.sessions.fetches import Fetches
-from corral.controller.sessions.offered_files import OfferedFiles
 from corral.controller.sessions.frame_receivers import RefusedReports
 from corral.controller.sessions.grpc_service import LinkTerm
 from corral.controller.sessions.node_links import no_longer_leading
+from corral.controller.sessions.offered_files import OfferedFiles
 from corral.controller.sessions.session_registry import Sessions
 from corral.controller.sessions.uploads import Uploads
 from corral.controller.state.ledger import Ledger
@@ -145,7 +145,9 @@ class NodeServices:
             library=self.templates,
             links=self.sessions,
             uploads=self.uploads,
+            offers=self.offers,
             limits=deps.config.templates,
+            files=deps.config.files,
             clock=deps.clock,
             entropy=deps.entropy,
         )

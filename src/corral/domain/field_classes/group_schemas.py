@@ -96,9 +96,14 @@ GROUP_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
         text="signature",
     ),
     "CrashReportShape": fields(open="tail tail_offset"),
-    # controller.http.resources.instances.instance_files
+    # controller.http.resources.instances.instance_plans
     "PlanShape": fields(open="id hash plan picks"),
-    "InstanceFilesShape": fields(open="items truncated"),
+    # controller.http.resources.instances.instance_files
+    "InstanceFilesShape": fields(open="items next truncated"),
+    "InstanceFileShape": fields(
+        open="path kind size modified_at mode digest binary origin template template_version"
+    ),
+    "FileOriginShape": fields(open="path origin template template_version digest size content"),
     # controller.http.resources.instances.instance_schemas
     "InstanceShape": fields(
         open=(
@@ -251,6 +256,4 @@ GROUP_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     "SettingChange": fields(open="field", sensitive="old new"),
     # domain.templates
     "TemplateSettings": fields(open="description parents variable_types substitute", sensitive="variables"),
-    # sdk.protocol.instance_messages
-    "FileEntry": fields(open="path kind size modified_at"),
 }

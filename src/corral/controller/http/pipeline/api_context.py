@@ -22,7 +22,13 @@ from corral.controller.accounts.user_sessions import PREFIX as SESSION_PREFIX
 from corral.controller.accounts.user_sessions import UserSessions
 from corral.controller.consoles.service import Consoles
 from corral.controller.dashboard.site_files import Site, open_site
-from corral.controller.distribution.instance_files import FileListing, FilePart
+from corral.controller.distribution.instance_file_transfers import (
+    ChangedFiles,
+    FileBody,
+    FileChange,
+    OpenedFile,
+)
+from corral.controller.distribution.instance_files import FileListing, FilePart, ListedFile, WalkRequest
 from corral.controller.distribution.node_caches import CacheReport, SyncAnswer
 from corral.controller.events.hub import EventHub
 from corral.controller.http.messages.compression import Compression
@@ -57,7 +63,7 @@ from corral.store.port import BlobEngine, ReadEngine
 from corral.system.addresses import Network
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
-from corral.system.controller_config import TemplatesSection
+from corral.system.controller_config import FilesSection, TemplatesSection
 from corral.system.entropy import Entropy, SystemEntropy
 from corral.system.http_config import HttpLimitsSection
 from corral.version import VERSION
@@ -234,11 +240,25 @@ class FileDistribution(Protocol):
         """Chosen files of an instance's working directory as a tar.gz. NODE_OFFLINE, TIMEOUT, NOT_FOUND,
         PATH_REFUSED, ARCHIVE_TOO_LARGE, SECRET_EXPOSED unless names are put in place of secrets."""
 
-    async def walk_files(self, id: str, path: str, *, limit: int) -> FileListing:
+    async def walk_files(self, id: str, request: WalkRequest) -> FileListing:
         """The files in an instance's directory. NODE_OFFLINE, TIMEOUT, NOT_FOUND, PATH_REFUSED."""
+
+    async def look_at_file(self, id: str, path: str) -> ListedFile:
+        """One of them, with its digest. NODE_OFFLINE, NOT_SUPPORTED, TIMEOUT, NOT_FOUND, PATH_REFUSED."""
 
     async def read_file(self, id: str, path: str, *, offset: int, length: int) -> FilePart:
         """A part of one of its files. NODE_OFFLINE, TIMEOUT, NOT_FOUND, PATH_REFUSED."""
+
+    def open_file(
+        self, id: str, path: str, *, offset: int = 0, length: int = 0, archive: bool = False
+    ) -> contextlib.AbstractAsyncContextManager[OpenedFile]:
+        """One of its files, as it comes, or a directory as tar.gz; see `InstanceFileTransfers.opened`."""
+
+    @property
+    def file_limits(self) -> FilesSection: ...
+
+    async def change_files(self, id: str, change: FileChange, body: FileBody | None = None) -> ChangedFiles:
+        """Change one of its files; see `InstanceFileTransfers.change`."""
 
 
 _REVOKED_KEPT: Final = 100

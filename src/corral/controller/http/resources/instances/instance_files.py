@@ -1,250 +1,294 @@
-"""Routes of an instance's plan and files, and of saving these as a template."""
+"""Routes that read the files of instances: listings, contents, directories as archives, and where a file comes from."""
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+import base64
+import binascii
+import contextlib
+import datetime as dt
+import hashlib
 from typing import Annotated, Final
 
 import msgspec
 
-from corral.controller.consoles.service import Consoles
-from corral.controller.http.messages.call import ApiCall, NoQuery, Query, RequestBody, Text, TicketedQuery
-from corral.controller.http.pipeline.api_context import FileDistribution, ProcessContext
+from corral.controller.distribution.instance_file_transfers import OpenedFile
+from corral.controller.distribution.instance_files import ListedFile, WalkRequest
+from corral.controller.http.messages.call import ApiCall, Query, TicketedQuery
+from corral.controller.http.pipeline.api_context import FileDistribution
 from corral.controller.http.pipeline.authentication import authorise
-from corral.controller.http.pipeline.route_table import (
-    Build,
-    Describe,
-    Download,
-    Read,
-    Route,
-)
-from corral.controller.http.pipeline.scoping import Scoping, check_scope
+from corral.controller.http.pipeline.route_table import Download, Read, Route
 from corral.controller.http.pipeline.sse_stream import Content, Write
-from corral.controller.http.resources.templates.template_schemas import (
-    ChangedTemplate,
-    changed,
-    making,
-    still,
-)
 from corral.controller.state.cluster_state import ClusterState
-from corral.controller.state.collections import instance_decisions
-from corral.controller.state.ledger import Mutation
-from corral.controller.templates import template_changes as changes
+from corral.controller.templates.file_origins import FileOrigins, OriginKind, no_origin, origins_of
 from corral.controller.templates.library import TemplateLibrary
-from corral.domain.events import Draft, EventType
 from corral.domain.file_paths import (
-    DEFAULT_BYTES,
+    DEEPEST,
     DEFAULT_ENTRIES,
+    LISTED_DIGESTED,
     MOST_BYTES,
     MOST_ENTRIES,
     PATH_MAX,
-    check_glob,
+    check_path,
 )
-from corral.domain.groups.plans import Plan, read_plan
-from corral.domain.ids import MAX_COUNTER
 from corral.domain.permissions import Permission
-from corral.domain.templates import template_name
 from corral.errors import Code, Rejected
-from corral.sdk.instance_files import FileEntry
-from corral.store.port import ReadEngine
-from corral.system.aio.keyed_locks import KeyedLocks
 
 _BYTES: Final = b"application/octet-stream"
-_DECISIONS: Final = 50
-_PATHS: Final = 100
-
-
-class PlanShape(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan of the present or last run; `hash` is that of its canonical JSON. `picks` are
-    the templates that were drawn for it among equals."""
-
-    id: str
-    hash: str
-    plan: Plan
-    picks: list[str]
-
-
-class PlanQuery(Query, frozen=True, kw_only=True):
-    incarnation: (
-        Annotated[
-            int, msgspec.Meta(ge=1, le=MAX_COUNTER, description="Which run; without it the present or last.")
-        ]
-        | None
-    ) = None
-
-
-class Save(RequestBody, frozen=True, kw_only=True):
-    template: Annotated[str, msgspec.Meta(max_length=127, description="NAME or GROUP/NAME.")]
-    paths: Annotated[
-        tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=4096)], ...],
-        msgspec.Meta(min_length=1, max_length=_PATHS, description="Globs of the files to save."),
-    ]
-    note: Text = ""
-    merge: Annotated[bool, msgspec.Meta(description="Lay them over the template's files.")] = False
-    secret_names: Annotated[
-        bool,
-        msgspec.Meta(
-            description="Put %NAME% in place of the values of secrets; else such files are refused."
-        ),
-    ] = False
+_ARCHIVE: Final = "application/gzip"
+_TEXT_BYTES: Final = 1024 * 1024
+"""The largest text of a template's file that is shown."""
+FilePath = Annotated[str, msgspec.Meta(min_length=1, max_length=PATH_MAX)]
+Directory = Annotated[str, msgspec.Meta(max_length=PATH_MAX)]
 
 
 class InstanceFilesQuery(Query, frozen=True, kw_only=True):
-    path: Annotated[str, msgspec.Meta(max_length=PATH_MAX, description="Only below it.")] = ""
+    path: Annotated[Directory, msgspec.Meta(description="Only below this directory.")] = ""
     limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_ENTRIES)] = DEFAULT_ENTRIES
+    depth: Annotated[
+        int, msgspec.Meta(ge=1, le=DEEPEST, description="So many levels; 1: the directory alone.")
+    ] = DEEPEST
+    cursor: Annotated[
+        str, msgspec.Meta(max_length=8192, description="`next` of the page before; empty: from the start.")
+    ] = ""
+    digests: Annotated[
+        bool, msgspec.Meta(description=f"With digests of files up to {LISTED_DIGESTED // 2**20} MiB.")
+    ] = False
+
+
+class InstanceFileQuery(Query, frozen=True, kw_only=True):
+    path: FilePath
 
 
 class FileContentQuery(TicketedQuery, frozen=True, kw_only=True):
-    path: Annotated[str, msgspec.Meta(min_length=1, max_length=PATH_MAX)]
+    path: FilePath
     offset: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
-    length: Annotated[int, msgspec.Meta(ge=1, le=MOST_BYTES)] = DEFAULT_BYTES
+    length: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] | None = None
+
+
+class FileArchiveQuery(TicketedQuery, frozen=True, kw_only=True):
+    path: Annotated[Directory, msgspec.Meta(description="A directory; empty: all of it.")] = ""
+
+
+class InstanceFileShape(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of an instance's directory."""
+
+    path: str
+    kind: str
+    size: int
+    modified_at: dt.datetime | None
+    mode: str | None
+    digest: str | None
+    binary: bool | None
+    origin: OriginKind
+    template: str | None
+    template_version: int | None
 
 
 class InstanceFilesShape(msgspec.Struct, frozen=True, kw_only=True):
     """A directory comes before what is in it, names are in order; `truncated`: there is more."""
 
-    items: tuple[FileEntry, ...]
+    items: tuple[InstanceFileShape, ...]
+    next: str | None
     truncated: bool
 
 
+class FileOriginShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What a template has at the path, before variables are filled in and patches applied."""
+
+    path: str
+    origin: OriginKind
+    template: str
+    template_version: int
+    digest: str
+    size: int
+    content: str | None
+
+
 async def list_files(
-    distribution: FileDistribution, call: ApiCall[None, InstanceFilesQuery]
-) -> InstanceFilesShape:
-    query = call.query
-    listing = await distribution.walk_files(call.path["id"], query.path, limit=query.limit)
-    return InstanceFilesShape(items=listing.entries, truncated=listing.truncated)
-
-
-async def get_content(distribution: FileDistribution, call: ApiCall[None, FileContentQuery]) -> Content:
-    query = call.query
-    part = await distribution.read_file(call.path["id"], query.path, offset=query.offset, length=query.length)
-
-    async def pump(write: Write) -> None:
-        await write(part.content)
-
-    name = query.path.rpartition("/")[2]
-    return Content(pump=pump, content_type=_BYTES, filename=name, length=len(part.content))
-
-
-async def get_plan(
-    state: ClusterState, consoles: Consoles, reads: ReadEngine, call: ApiCall[None, PlanQuery]
-) -> PlanShape:
-    record = state.instances.require(call.path["id"]).record
-    hash, asked = record.plan_hash, call.query.incarnation
-    if asked is not None:
-        hash = await consoles.runs.plan_hash(record, asked)
-    stored = state.plans.find(hash)
-    if stored is None:
-        raise Rejected(
-            Code.NOT_FOUND,
-            f"the plan of this run of instance '{record.id}' is not kept any more",
-            hint="plans go when no run of the last starts has them",
-            field="incarnation" if asked is not None else None,
-        )
-    plan = stored.record
-    picks = await _picks(reads, record.id, hash)
-    return PlanShape(id=record.id, hash=plan.hash, plan=read_plan(plan), picks=picks)
-
-
-async def _picks(reads: ReadEngine, id: str, plan_hash: str) -> list[str]:
-    """From the decision that started it, which may be gone: decisions are kept for a while only."""
-    journal = instance_decisions(id)
-    entries = await reads.entries(journal.name, limit=_DECISIONS, newest=True)
-    for decision in (journal.decode(entry.body) for entry in reversed(entries)):
-        if decision.inputs.get("plan") == plan_hash:
-            return [name for name in str(decision.inputs.get("picks", "")).split(", ") if name]
-    return []
-
-
-async def save_instance(
     state: ClusterState,
     templates: TemplateLibrary,
     distribution: FileDistribution,
-    setting: ProcessContext,
-    call: ApiCall[Save, NoQuery],
-) -> Describe:
-    """Fetch the files once; making a version of them may happen again. Who may not read them does not get them by a
-    template either."""
-    asked = call.body
-    authorise(call.caller, Permission.INSTANCES_FILES)
-    check_scope(Scoping.INSTANCE, call.caller.access, Permission.INSTANCES_FILES, state, call.path)
-    instance = state.instances.require(call.path["id"]).record
-    id = instance.id
-    template_name(asked.template)
-    for number, path in enumerate(asked.paths):
-        check_glob(path, field=f"paths/{number}")
-    async with distribution.save_files(id, asked.paths, secret_names=asked.secret_names) as archive:
-        saved = await templates.intake_archive(archive, any_ratio=True)
+    call: ApiCall[None, InstanceFilesQuery],
+) -> InstanceFilesShape:
+    query = call.query
+    request = WalkRequest(
+        path=query.path,
+        limit=query.limit,
+        depth=query.depth if query.depth < DEEPEST else 0,
+        after=_place(query.cursor),
+        digests=LISTED_DIGESTED if query.digests else 0,
+    )
+    listing = await distribution.walk_files(call.path["id"], request)
+    origins = await origins_of(state, templates, state.instances.require(call.path["id"]).record)
+    return InstanceFilesShape(
+        items=tuple(_shape(entry, origins) for entry in listing.entries),
+        next=base64.urlsafe_b64encode(listing.next).decode() if listing.next else None,
+        truncated=listing.truncated,
+    )
 
-    async def describe() -> Mutation:
-        intake, stored = saved, state.templates.find(asked.template)
-        if stored is not None and asked.merge:
-            base = await templates.tree_of(stored.record.version())
-            intake = await templates.overlaid(base, saved.manifest)
-            still(state, stored)
-        change = changes.new_version(
-            state,
-            asked.template,
-            intake,
-            **making(setting, call, asked.note or f"saved from {id}"),
+
+async def get_status(
+    state: ClusterState,
+    templates: TemplateLibrary,
+    distribution: FileDistribution,
+    call: ApiCall[None, InstanceFileQuery],
+) -> InstanceFileShape:
+    found = await distribution.look_at_file(call.path["id"], call.query.path)
+    origins = await origins_of(state, templates, state.instances.require(call.path["id"]).record)
+    return _shape(found, origins)
+
+
+async def get_content(distribution: FileDistribution, call: ApiCall[None, FileContentQuery]) -> Content:
+    """What fits into one answer of the node comes over its control stream, so that it needs no second connection."""
+    query, id = call.query, call.path["id"]
+    length = query.length or 0
+    if length <= MOST_BYTES:
+        part = await distribution.read_file(id, query.path, offset=query.offset, length=length or MOST_BYTES)
+        if length or part.size <= query.offset + len(part.content):
+            whole = not query.offset and part.size == len(part.content)
+            digest = hashlib.sha256(part.content).hexdigest() if whole else ""
+            return _held(part.content, _name(query.path), digest)
+    async with contextlib.AsyncExitStack() as stack:
+        opened = await stack.enter_async_context(
+            distribution.open_file(id, query.path, offset=query.offset, length=length)
         )
-        number = change.record.current
-        event = Draft(
-            type=EventType.INSTANCE_SAVED,
-            subject=id,
-            data={
-                "template": asked.template,
-                "version": number,
-                "group": instance.group,
-                "node": instance.node,
-            },
-        )
-        return changed(state, "instances.save", change, event, instance=id, paths=list(asked.paths))
-
-    return describe
+        return _passed_on(opened, stack.pop_all(), _name(query.path), _BYTES)
 
 
-def _turn(edits: KeyedLocks[str], call: ApiCall[Save, NoQuery]) -> AbstractAsyncContextManager[None]:
-    return edits.hold(call.body.template)
+async def get_archive(distribution: FileDistribution, call: ApiCall[None, FileArchiveQuery]) -> Content:
+    path, id = call.query.path, call.path["id"]
+    async with contextlib.AsyncExitStack() as stack:
+        opened = await stack.enter_async_context(distribution.open_file(id, path, archive=True))
+        name = f"{_name(path) or id}.tar.gz"
+        return _passed_on(opened, stack.pop_all(), name, _ARCHIVE.encode())
 
+
+async def get_origin(
+    state: ClusterState, templates: TemplateLibrary, call: ApiCall[None, InstanceFileQuery]
+) -> FileOriginShape:
+    """Who may not read templates does not get them by the files of an instance either."""
+    authorise(call.caller, Permission.TEMPLATES_CONTENT)
+    record = state.instances.require(call.path["id"]).record
+    path = check_path(call.query.path, field="path")
+    origins = await origins_of(state, templates, record)
+    found = origins.file(path)
+    if found is None:
+        raise no_origin(record, path)
+    template, file = found
+    content: str | None = None
+    if file.size <= _TEXT_BYTES:
+        raw = b"".join([block async for block in templates.read_file(file)])
+        with contextlib.suppress(UnicodeDecodeError):
+            content = raw.decode()
+    return FileOriginShape(
+        path=path,
+        origin=origins.of(path).kind,
+        template=template.name,
+        template_version=template.version,
+        digest=file.digest,
+        size=file.size,
+        content=content,
+    )
+
+
+def _shape(entry: ListedFile, origins: FileOrigins) -> InstanceFileShape:
+    origin = origins.of(entry.path)
+    return InstanceFileShape(
+        path=entry.path,
+        kind=entry.kind,
+        size=entry.size,
+        modified_at=entry.modified_at,
+        mode=None if entry.mode is None else f"{entry.mode:04o}",
+        digest=entry.digest,
+        binary=entry.binary,
+        origin=origin.kind,
+        template=origin.template or None,
+        template_version=origin.version or None,
+    )
+
+
+def _held(content: bytes, name: str, digest: str) -> Content:
+    async def pump(write: Write) -> None:
+        await write(content)
+
+    return Content(pump=pump, content_type=_BYTES, filename=name, length=len(content), digest=digest)
+
+
+def _passed_on(
+    opened: OpenedFile, stack: contextlib.AsyncExitStack, name: str, content_type: bytes
+) -> Content:
+    async def pump(write: Write) -> None:
+        async for block in opened.blocks:
+            await write(block)
+
+    return Content(
+        pump=pump,
+        content_type=content_type,
+        filename=name,
+        length=opened.size,
+        digest=opened.digest,
+        close=stack.aclose,
+    )
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _place(cursor: str) -> bytes:
+    try:
+        return base64.b64decode(cursor, altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise Rejected(
+            Code.INVALID_CURSOR, "this cursor is none of ours", hint="use `next` as it came", field="cursor"
+        ) from None
+
+
+_FILES: Final = "/api/v1/instances/{id}/files"
 
 ROUTES: Final[tuple[Route, ...]] = (
     Read(
         method="GET",
-        path="/api/v1/instances/{id}/plan",
-        permission=Permission.INSTANCES_READ,
-        summary="Show what an instance was started with",
-        query=PlanQuery,
-        response=PlanShape,
-        handler=get_plan,
-    ),
-    Read(
-        method="GET",
-        path="/api/v1/instances/{id}/files",
+        path=_FILES,
         permission=Permission.INSTANCES_FILES,
         summary="List what lies in an instance's directory",
         query=InstanceFilesQuery,
         response=InstanceFilesShape,
         handler=list_files,
     ),
+    Read(
+        method="GET",
+        path=f"{_FILES}/stat",
+        permission=Permission.INSTANCES_FILES,
+        summary="Show one file of an instance, with its digest",
+        query=InstanceFileQuery,
+        response=InstanceFileShape,
+        handler=get_status,
+    ),
     Download(
         method="GET",
-        path="/api/v1/instances/{id}/files/content",
+        path=f"{_FILES}/content",
         permission=Permission.INSTANCES_FILES,
-        summary="Read a part of a file of an instance",
+        summary="Read a file of an instance, or a part of it",
         query=FileContentQuery,
         handler=get_content,
     ),
-    Build(
-        method="POST",
-        path="/api/v1/instances/{id}/save",
-        permission=Permission.TEMPLATES_MANAGE,
-        scope=Scoping.EVERYWHERE,  # a template belongs to no group: what is saved there is started elsewhere
-        summary="Save files of an instance as a new version of a template",
-        body=Save,
-        response=ChangedTemplate,
-        handler=save_instance,
-        creates=True,
-        turn=_turn,
+    Download(
+        method="GET",
+        path=f"{_FILES}/archive",
+        permission=Permission.INSTANCES_FILES,
+        summary="Download a directory of an instance as tar.gz",
+        query=FileArchiveQuery,
+        handler=get_archive,
+        media=_ARCHIVE,
+    ),
+    Read(
+        method="GET",
+        path=f"{_FILES}/origin",
+        permission=Permission.INSTANCES_FILES,
+        summary="Show what a template has at the path of an instance's file",
+        query=InstanceFileQuery,
+        response=FileOriginShape,
+        handler=get_origin,
     ),
 )
