@@ -23,6 +23,7 @@ class Permission(enum.StrEnum):
     INSTANCES_COMMAND = "instances.command"
     INSTANCES_CONSOLE = "instances.console"
     INSTANCES_FILES = "instances.files"
+    INSTANCES_FILES_WRITE = "instances.files.write"
     INSTANCES_MANAGE = "instances.manage"
     INSTANCES_READ = "instances.read"
     INSTANCES_SENSITIVE = "instances.sensitive"
@@ -82,6 +83,7 @@ _OPERATOR: Final = _VIEWER | {
     Permission.INSTANCES_COMMAND,
     Permission.INSTANCES_CONSOLE,
     Permission.INSTANCES_FILES,
+    Permission.INSTANCES_FILES_WRITE,
     Permission.INSTANCES_MANAGE,
     Permission.INSTANCES_SENSITIVE,
     Permission.LOGS_MANAGE,

@@ -96,6 +96,7 @@ NO_SECRETS = {
     "ExitShape.code": "of an exit",
     "FileShape.digest": "of a file's content",
     "InstanceFileShape.digest": "of a file's content",
+    "InstanceFileChangeShape.digest": "of a file's content",
     "FileOriginShape.digest": "of a file's content",
     "ErrorDetail.digest": "of a file's content",
     "MeShape.token": "the token's record, without its text",

@@ -93,6 +93,7 @@ EVENT_DATA: Final[Mapping[EventType, Mapping[str, FieldClass]]] = {
     EventType.INSTANCE_COMMAND: fields(open="by incarnation group node", sensitive="line"),
     EventType.INSTANCE_REMOVED: fields(open="group node state"),
     EventType.INSTANCE_SAVED: fields(open="template version group node"),
+    EventType.INSTANCE_FILE_CHANGED: fields(open="verb by group node", sensitive="path to digest"),
     EventType.TEMPLATE_CREATED: _TEMPLATE,
     EventType.TEMPLATE_UPDATED: _TEMPLATE,
     EventType.TEMPLATE_ROLLED_BACK: fields(open="version from hash by"),

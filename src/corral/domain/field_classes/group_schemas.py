@@ -104,6 +104,8 @@ GROUP_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
         open="path kind size modified_at mode digest binary origin template template_version"
     ),
     "FileOriginShape": fields(open="path origin template template_version digest size content"),
+    # controller.http.resources.instances.instance_file_changes
+    "InstanceFileChangeShape": fields(open="id path to digest size entries changed"),
     # controller.http.resources.instances.instance_schemas
     "InstanceShape": fields(
         open=(

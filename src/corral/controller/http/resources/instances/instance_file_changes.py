@@ -1,0 +1,249 @@
+"""Routes that change the files of instances: write, rename, make directories, delete, unpack.
+
+Each is audited before its effect, with paths and digests and never with contents, and published afterwards.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from corral.controller.distribution.instance_file_transfers import ChangedFiles, FileBody, FileChange
+from corral.controller.distribution.instance_files import is_digest
+from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
+from corral.controller.http.messages.uploads import ReceivedForm
+from corral.controller.http.pipeline.admission import parse_match
+from corral.controller.http.pipeline.api_context import FileDistribution
+from corral.controller.http.pipeline.route_table import Act, ActHandler, FormUpload, Route, path_id
+from corral.controller.http.resources.instances.instance_files import Directory, FilePath, InstanceFileQuery
+from corral.controller.modules.module_service import Modules
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.ledger import Mutation
+from corral.domain.events import Draft, EventType
+from corral.domain.permissions import Permission
+from corral.errors import Code, Rejected
+
+Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+WRITE: Final = "write"
+
+
+class RenameFile(RequestBody, frozen=True, kw_only=True):
+    path: FilePath
+    to: FilePath
+    replace: bool = False
+    digest: Digest | None = None
+
+
+class MakeDirectory(RequestBody, frozen=True, kw_only=True):
+    path: FilePath
+
+
+class DeleteFile(RequestBody, frozen=True, kw_only=True):
+    path: FilePath
+    recursive: bool = False
+    digest: Digest | None = None
+
+
+class UnpackFile(RequestBody, frozen=True, kw_only=True):
+    path: FilePath
+    to: Directory = ""
+    replace: bool = False
+
+
+class InstanceFileChangeShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a change."""
+
+    id: str
+    path: str
+    to: str | None
+    digest: str | None
+    size: int | None
+    entries: int
+    changed: bool
+
+
+async def write_file(
+    state: ClusterState,
+    distribution: FileDistribution,
+    call: ApiCall[None, InstanceFileQuery],
+    form: ReceivedForm,
+) -> Mutation:
+    body = FileBody(file=form.file, size=form.size, sha256=form.sha256)
+    change = _conditions(call, FileChange(verb=WRITE, path=call.query.path))
+    return await _changed(state, distribution, call, change, body)
+
+
+def _conditions(call: ApiCall[None, InstanceFileQuery], change: FileChange) -> FileChange:
+    """What `If-Match` and `If-None-Match` require. BAD_REQUEST."""
+    assert call.http is not None
+    match = parse_match(call.http.header(b"if-match"))
+    if match is not None:
+        if match.tags is None:
+            change = msgspec.structs.replace(change, must_exist=True)
+        elif not match.tags or not all(is_digest(tag) for tag in match.tags):
+            raise Rejected(
+                Code.BAD_REQUEST,
+                "If-Match has no digest of a file",
+                hint="send the ETag of its content, or its `digest` in quotes",
+                field="If-Match",
+            )
+        else:
+            change = msgspec.structs.replace(change, if_digests=tuple(sorted(match.tags)))
+    absent = call.http.header(b"if-none-match")
+    if absent is not None:
+        if absent.strip() != "*" or match is not None:
+            raise Rejected(
+                Code.BAD_REQUEST,
+                "If-None-Match can only be '*' here, and alone",
+                hint="it means: only if there is no such file",
+                field="If-None-Match",
+            )
+        change = msgspec.structs.replace(change, must_be_absent=True)
+    return change
+
+
+async def rename_file(
+    state: ClusterState, distribution: FileDistribution, call: ApiCall[RenameFile, NoQuery]
+) -> Mutation:
+    asked = call.body
+    change = FileChange(
+        verb="rename",
+        path=asked.path,
+        target=asked.to,
+        replace=asked.replace,
+        if_digests=_digests(asked.digest),
+    )
+    return await _changed(state, distribution, call, change)
+
+
+async def make_directory(
+    state: ClusterState, distribution: FileDistribution, call: ApiCall[MakeDirectory, NoQuery]
+) -> Mutation:
+    return await _changed(state, distribution, call, FileChange(verb="mkdir", path=call.body.path))
+
+
+async def delete_file(
+    state: ClusterState, distribution: FileDistribution, call: ApiCall[DeleteFile, NoQuery]
+) -> Mutation:
+    asked = call.body
+    change = FileChange(
+        verb="delete", path=asked.path, recursive=asked.recursive, if_digests=_digests(asked.digest)
+    )
+    return await _changed(state, distribution, call, change)
+
+
+async def unpack_file(
+    state: ClusterState, distribution: FileDistribution, call: ApiCall[UnpackFile, NoQuery]
+) -> Mutation:
+    asked = call.body
+    change = FileChange(verb="unpack", path=asked.path, target=asked.to, replace=asked.replace)
+    return await _changed(state, distribution, call, change)
+
+
+async def _changed(
+    state: ClusterState,
+    distribution: FileDistribution,
+    call: ApiCall[Any, Any],
+    change: FileChange,
+    body: FileBody | None = None,
+) -> Mutation:
+    instance = state.instances.require(call.path["id"]).record
+    done = await distribution.change_files(instance.id, change, body)
+    named = {"path": change.path} | ({"to": change.target} if change.target else {})
+    event = Draft(
+        type=EventType.INSTANCE_FILE_CHANGED,
+        subject=instance.id,
+        data={
+            **named,
+            "verb": change.verb,
+            "by": call.caller.actor.label or call.caller.actor.name,
+            "digest": done.digest or None,
+            "group": instance.group,
+            "node": instance.node,
+        },
+    )
+    return Mutation(
+        action=f"instances.files.{change.verb}",
+        subject=instance.id,
+        steps=() if done.unchanged else (event,),
+        body=_shape(instance.id, change, done),
+        before={"digest": done.former} if done.former else None,
+        after={**named, "digest": done.digest} if done.digest else dict(named),
+        headers=((b"etag", f'"{done.digest}"'.encode()),) if done.digest and change.verb == WRITE else (),
+    )
+
+
+def _shape(id: str, change: FileChange, done: ChangedFiles) -> InstanceFileChangeShape:
+    return InstanceFileChangeShape(
+        id=id,
+        path=change.path,
+        to=change.target or None,
+        digest=done.digest or None,
+        size=done.size if change.verb == WRITE else None,
+        entries=done.entries,
+        changed=not done.unchanged,
+    )
+
+
+def _digests(digest: str | None) -> tuple[str, ...]:
+    return () if digest is None else (digest,)
+
+
+def size_limit(distribution: FileDistribution) -> int:
+    return distribution.file_limits.max_bytes
+
+
+def spool_directory(modules: Modules) -> pathlib.Path:
+    """Where uploads lie meanwhile; a starting controller empties it."""
+    return modules.uploads
+
+
+def _paths(call: ApiCall[RenameFile | UnpackFile | DeleteFile | MakeDirectory, NoQuery]) -> dict[str, object]:
+    """What the audit has from before the effect."""
+    body = call.body
+    named: dict[str, object] = {"path": body.path}
+    for field in ("to", "recursive", "replace", "digest"):
+        if value := getattr(body, field, None):
+            named["if_digest" if field == "digest" else field] = value
+    return named
+
+
+def _act(verb: str, handler: ActHandler, body: type[RequestBody], summary: str) -> Act:
+    return Act(
+        method="POST",
+        path=f"/api/v1/instances/{{id}}/files/{verb}",
+        permission=Permission.INSTANCES_FILES_WRITE,
+        summary=summary,
+        body=body,
+        response=InstanceFileChangeShape,
+        handler=handler,
+        action=f"instances.files.{verb}",
+        subject=path_id,
+        details=_paths,
+    )
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    FormUpload(
+        method="PUT",
+        path="/api/v1/instances/{id}/files/content",
+        permission=Permission.INSTANCES_FILES_WRITE,
+        summary="Write a file of an instance: the body is its content",
+        query=InstanceFileQuery,
+        response=InstanceFileChangeShape,
+        handler=write_file,
+        action="instances.files.write",
+        subject=path_id,
+        details=lambda call: {"path": call.query.path},
+        limit=size_limit,
+        directory=spool_directory,
+        small={},
+        bare=True,
+    ),
+    _act("rename", rename_file, RenameFile, "Rename or move a file or directory of an instance"),
+    _act("mkdir", make_directory, MakeDirectory, "Make a directory of an instance, and those above it"),
+    _act("delete", delete_file, DeleteFile, "Delete a file or directory of an instance"),
+    _act("unpack", unpack_file, UnpackFile, "Unpack an archive that lies in an instance's directory"),
+)
