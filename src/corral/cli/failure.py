@@ -40,6 +40,7 @@ class CommandRefused(CommandFailure):
         request: str = "",
         retry_after: int = 0,
         details: Sequence[Mapping[str, Any]] = (),
+        digest: str = "",
     ) -> None:
         super().__init__(message, hint=hint)
         self.details = details
@@ -53,6 +54,8 @@ class CommandRefused(CommandFailure):
         self.field = field
         self.request = request
         """The id of the refused request, for 'corral logs --request ID'."""
+        self.digest = digest
+        """Of the file that is there, when it is not the expected one."""
         self.retry_after = retry_after
         """After so many seconds it may be granted; 0: the answer does not say."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pathlib
-import shlex
 import tempfile
 from typing import Any, Final
 
@@ -12,7 +11,7 @@ import click
 
 from corral.cli.api.client import Client, Params, segment
 from corral.cli.api.session import ApiSession, api_command
-from corral.cli.failure import CommandFailure, WrongUsage, note
+from corral.cli.failure import WrongUsage, note
 from corral.cli.terminal.output import Column, Item, show_done, show_list
 from corral.errors import counted
 
@@ -172,6 +171,7 @@ def edit_file(session: ApiSession, name: str, path: str, note: str | None) -> No
     Refused when the template was changed meanwhile; what you wrote is then kept in a file.
     """
     from corral.cli.api.transfers import save
+    from corral.cli.terminal.editor import keep_text, run_editor
 
     found = session.client.get(template_path(name))
     with tempfile.TemporaryDirectory(prefix="corral-edit-") as directory:
@@ -179,35 +179,13 @@ def edit_file(session: ApiSession, name: str, path: str, note: str | None) -> No
         response = session.client.download(file_path(name, path), {"version": found["version"]})
         save(response, str(file), what=path)
         before = file.read_bytes()
-        _run_editor(file)
+        run_editor(file)
         if file.read_bytes() == before:
             show_done(session.output, {**found, "unchanged": True}, "nothing was changed", name="name")
             return
         try:
             made = _put(session, name, path, file, {"note": note}, revision=found["revision"])
         except BaseException:
-            _keep(file)
+            keep_text(file)
             raise
     show_done(session.output, made, _changed(name, made), name="name")
-
-
-def _run_editor(file: pathlib.Path) -> None:
-    import subprocess
-
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    try:
-        ended = subprocess.run([*shlex.split(editor), str(file)], check=False)
-    except OSError as error:
-        raise CommandFailure(f"cannot run {editor}: {error.strerror}", hint="set EDITOR") from error
-    except ValueError as error:
-        raise CommandFailure(f"cannot run {editor}: {error}", hint="set EDITOR") from error
-    if ended.returncode:
-        raise CommandFailure(f"{editor} ended with {ended.returncode}; nothing was changed")
-
-
-def _keep(file: pathlib.Path) -> None:
-    """Keep the user's text when it cannot be stored."""
-    import shutil
-
-    kept = shutil.move(file, pathlib.Path(tempfile.mkdtemp(prefix="corral-kept-")) / file.name)
-    note(f"what you wrote is kept in {kept}")

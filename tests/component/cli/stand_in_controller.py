@@ -56,9 +56,12 @@ class Request:
 
 
 class File:
-    """A download; `cut`: the connection breaks before its end."""
+    """A download; `cut`: the connection breaks before its end; `tag`: its entity tag."""
 
-    def __init__(self, content: bytes, *, kind: str = "application/octet-stream", cut: bool = False) -> None:
+    def __init__(
+        self, content: bytes, *, kind: str = "application/octet-stream", cut: bool = False, tag: str = ""
+    ) -> None:
+        self.tag = tag
         self.content = content
         self.kind = kind
         self.cut = cut
@@ -150,6 +153,8 @@ class StandIn:
                     self.send_response(200)
                     self.send_header("Content-Type", answer.kind)
                     self.send_header("Content-Length", str(len(answer.content) + answer.cut))
+                    if answer.tag:
+                        self.send_header("ETag", f'"{answer.tag}"')
                     self.end_headers()
                     self.wfile.write(answer.content)
                 elif isinstance(answer, bytes):

@@ -1,25 +1,102 @@
-"""`corral instance files|cat`: what they send and what people read."""
+"""`corral instance files|cat|put|edit|rm|mv|mkdir|pull|push`: what they send and what people read."""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
+import pathlib
 import subprocess
+import sys
+import tarfile
 from collections.abc import Callable
+from typing import Any
 
-from stand_in_controller import File, StandIn, refused
+from stand_in_controller import Answer, File, Request, StandIn, refused
 
 Corral = Callable[..., subprocess.CompletedProcess[str]]
 
 AT = "/api/v1/instances/lobby-1/files"
-LOG = {"path": "logs/latest.log", "kind": "file", "size": 42, "modified_at": "2026-01-01T00:00:00Z"}
-LINK = {"path": "logs/\x1b[2Jodd", "kind": "link", "size": 3, "modified_at": None}
+LOG = {
+    "path": "logs/latest.log",
+    "kind": "file",
+    "size": 42,
+    "modified_at": "2026-01-01T00:00:00Z",
+    "mode": "0644",
+    "digest": None,
+    "binary": None,
+    "origin": "template",
+    "template": "base",
+    "template_version": 14,
+}
+LINK = {**LOG, "path": "logs/\x1b[2Jodd", "kind": "link", "size": 3, "modified_at": None, "template": None}
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+class Directory:
+    """The files of an instance, behind the API's routes; `meanwhile` is called before a write, once."""
+
+    def __init__(self, server: StandIn, **files: bytes) -> None:
+        self.files = dict(files)
+        self.meanwhile: Callable[[], object] = lambda: None
+        server.answers["GET", AT] = self._list
+        server.answers["GET", f"{AT}/content"] = self._read
+        server.answers["GET", f"{AT}/stat"] = self._stat
+        server.answers["PUT", f"{AT}/content"] = self._write
+
+    def _entry(self, path: str) -> dict[str, Any]:
+        content = self.files[path]
+        return {**LOG, "path": path, "size": len(content), "digest": sha256(content)}
+
+    def _list(self, request: Request) -> Answer:
+        after = request.query.get("cursor", "")
+        names = sorted(name for name in self.files if name > after)
+        page = {"items": [self._entry(name) for name in names[:2]], "truncated": False}
+        return 200, {**page, "next": names[1] if len(names) > 2 else None}
+
+    def _read(self, request: Request) -> Answer:
+        found = self.files.get(request.query["path"])
+        return refused(404, "NOT_FOUND", "no such file") if found is None else File(found, tag=sha256(found))
+
+    def _stat(self, request: Request) -> Answer:
+        return 200, self._entry(request.query["path"])
+
+    def _write(self, request: Request) -> Answer:
+        path, meanwhile = request.query["path"], self.meanwhile
+        self.meanwhile = lambda: None
+        meanwhile()
+        there = self.files.get(path)
+        match = request.headers.get("If-Match", "").strip('"')
+        if (match and (there is None or sha256(there) != match)) or (
+            request.headers.get("If-None-Match") == "*" and there is not None
+        ):
+            found = {"digest": sha256(there)} if there is not None else {}
+            return refused(412, "FILE_CHANGED", f"'{path}' has another content", **found)
+        body = request.body if isinstance(request.body, bytes) else b""
+        self.files[path] = body
+        return 200, {
+            "id": "lobby-1",
+            "path": path,
+            "digest": sha256(body),
+            "size": len(body),
+            "changed": True,
+        }
+
+
+def editor(script: str) -> str:
+    """Runs Python with the file as `path`."""
+    return f'{sys.executable} -c "import pathlib, sys; path = pathlib.Path(sys.argv[1]); {script}"'
 
 
 def test_files_are_listed_and_what_is_left_out_is_said(corral: Corral, server: StandIn) -> None:
-    server.answers["GET", AT] = (200, {"items": [LOG, LINK], "truncated": True})
-    shown = corral("instance", "files", "lobby-1", "logs", "--limit", "2")
-    assert server.requests[-1].query == {"path": "logs", "limit": "2"}
+    server.answers["GET", AT] = (200, {"items": [LOG, LINK], "truncated": True, "next": "x"})
+    shown = corral("instance", "files", "lobby-1", "logs", "--limit", "2", "--depth", "1")
+    assert server.requests[-1].query == {"path": "logs", "limit": "2", "depth": "1"}
     assert "logs/latest.log" in shown.stdout
+    assert "template base v14" in shown.stdout
     assert "\x1b" not in shown.stdout
     assert "more than these 2" in shown.stderr
     named = corral("instance", "files", "lobby-1", "-o", "name")
@@ -28,15 +105,24 @@ def test_files_are_listed_and_what_is_left_out_is_said(corral: Corral, server: S
     assert corral("instance", "files", "lobby-1", "--limit", "10001").returncode == 2
 
 
+def test_all_files_are_listed_page_by_page(corral: Corral, server: StandIn) -> None:
+    Directory(server, a=b"1", b=b"2", c=b"3")
+    shown = corral("instance", "files", "lobby-1", "--all", "--digests", "-o", "name")
+    assert shown.stdout.split() == ["a", "b", "c"]
+    assert server.requests[-1].query["digests"] == "true"
+
+
 def test_a_file_goes_to_stdout_as_it_is(corral: Corral, server: StandIn) -> None:
     server.answers["GET", f"{AT}/content"] = File(b"hello\n")
-    read = corral("instance", "cat", "lobby-1", "logs/a b.log", "--offset", "7")
+    read = corral("instance", "cat", "lobby-1", "logs/a b.log", "--offset", "7", "--length", "6")
     assert (read.returncode, read.stdout) == (0, "hello\n")
-    assert "there may be more" not in read.stderr
-    assert server.requests[-1].query == {"path": "logs/a b.log", "offset": "7", "length": "262144"}
-    part = corral("instance", "cat", "lobby-1", "a", "--length", "6")
-    assert part.stdout == "hello\n"
-    assert "--offset 6" in part.stderr
+    assert server.requests[-1].query == {"path": "logs/a b.log", "offset": "7", "length": "6"}
+    assert corral("instance", "cat", "lobby-1", "a").stdout == "hello\n"
+    assert server.requests[-1].query == {"path": "a"}
+    server.answers["GET", f"{AT}/content"] = File(b"hello\n", cut=True)
+    broken = corral("instance", "cat", "lobby-1", "a")
+    assert broken.returncode == 1
+    assert "broke off" in broken.stderr
 
 
 def test_a_refusal_is_said_as_it_came(corral: Corral, server: StandIn) -> None:
@@ -45,3 +131,123 @@ def test_a_refusal_is_said_as_it_came(corral: Corral, server: StandIn) -> None:
     assert failed.returncode != 0
     assert "no regular file" in failed.stderr
     assert failed.stdout == ""
+
+
+def test_a_file_is_put_only_over_what_was_seen(
+    corral: Corral, server: StandIn, scratch: pathlib.Path
+) -> None:
+    there = Directory(server, conf=b"one")
+    (scratch / "two").write_bytes(b"two")
+    put = ("instance", "put", "lobby-1", "conf", str(scratch / "two"))
+    assert corral(*put, "--if-match", "none").returncode == 1
+    assert corral(*put, "--if-match", sha256(b"zero")).returncode == 1
+    assert there.files["conf"] == b"one"
+    done = corral(*put, "--if-match", sha256(b"one"), "-o", "json")
+    assert json.loads(done.stdout)["digest"] == sha256(b"two")
+    assert there.files["conf"] == b"two"
+    assert corral(*put[:-1], "/no/such/file").returncode == 2
+
+
+def test_an_edit_is_written_over_what_was_read(corral: Corral, server: StandIn) -> None:
+    there = Directory(server, conf=b"one\n")
+    env = {"EDITOR": editor("path.write_text('two')"), "VISUAL": ""}
+    assert "is written" in corral("instance", "edit", "lobby-1", "conf", **env).stdout
+    assert there.files["conf"] == b"two"
+    assert server.requests[-1].headers["If-Match"] == f'"{sha256(b"one" + bytes([10]))}"'
+    env = {"EDITOR": editor("pass"), "VISUAL": ""}
+    assert "nothing was changed" in corral("instance", "edit", "lobby-1", "conf", **env).stdout
+
+
+def test_an_edit_of_what_was_changed_meanwhile_keeps_the_text_and_says_how_to_go_on(
+    corral: Corral, server: StandIn
+) -> None:
+    there = Directory(server, conf=b"one")
+    there.meanwhile = lambda: there.files.update(conf=b"server's")
+    env = {"EDITOR": editor("path.write_text('mine')"), "VISUAL": ""}
+    failed = corral("instance", "edit", "lobby-1", "conf", **env)
+    assert failed.returncode == 1
+    assert there.files["conf"] == b"server's"
+    (kept,) = (line for line in failed.stderr.splitlines() if line.startswith("what you wrote is kept in "))
+    file = pathlib.Path(kept.removeprefix("what you wrote is kept in "))
+    assert file.read_bytes() == b"mine"
+    put = f"corral instance put lobby-1 conf {file} --if-match {sha256(b'server' + bytes([39]) + b's')}"
+    assert put in failed.stderr
+    assert corral(*put.split()[1:]).returncode == 0
+    assert there.files["conf"] == b"mine"
+    file.unlink()
+    file.parent.rmdir()
+
+
+def test_a_directory_is_deleted_only_after_a_yes(corral: Corral, server: StandIn) -> None:
+    server.answers["POST", f"{AT}/delete"] = (200, {"path": "world", "entries": 1, "changed": True})
+    assert corral("instance", "rm", "-r", "lobby-1", "world").returncode == 2
+    assert server.requests == []
+    assert corral("instance", "rm", "-r", "-y", "lobby-1", "world").returncode == 0
+    assert server.requests[-1].body == {"path": "world", "recursive": True}
+    assert corral("instance", "rm", "lobby-1", "a", "--if-match", "ab" * 32).returncode == 0
+    assert server.requests[-1].body == {"path": "a", "recursive": False, "digest": "ab" * 32}
+
+
+def test_names_directories_and_archives_are_changed_by_their_verbs(corral: Corral, server: StandIn) -> None:
+    done = {"path": "a", "to": "b", "entries": 2, "changed": True}
+    for verb in ("rename", "mkdir", "unpack"):
+        server.answers["POST", f"{AT}/{verb}"] = (200, done)
+    corral("instance", "mv", "lobby-1", "a", "b", "--replace")
+    assert server.requests[-1].body == {"path": "a", "to": "b", "replace": True}
+    corral("instance", "mkdir", "lobby-1", "a/b")
+    assert server.requests[-1].body == {"path": "a/b"}
+    assert "2 files" in corral("instance", "unpack", "lobby-1", "a.zip", "plugins").stdout
+    assert server.requests[-1].body == {"path": "a.zip", "to": "plugins", "replace": False}
+
+
+def test_only_what_differs_is_pushed(corral: Corral, server: StandIn, scratch: pathlib.Path) -> None:
+    there = Directory(server, **{"p/same": b"same", "p/other": b"old", "p/theirs": b"theirs"})
+    server.answers["POST", f"{AT}/mkdir"] = (200, {"path": "", "changed": True})
+    source = scratch / "source"
+    (source / "sub").mkdir(parents=True)
+    for name, content in (("same", b"same"), ("other", b"new"), ("sub/first", b"first")):
+        (source / name).write_bytes(content)
+    (source / "link").symlink_to("same")
+    pushed = corral("instance", "push", "lobby-1", str(source), "p")
+    assert "2 files sent, 1 as before" in pushed.stdout, pushed.stderr
+    assert "link is no plain file" in pushed.stderr
+    assert there.files == {
+        "p/same": b"same",
+        "p/other": b"new",
+        "p/sub/first": b"first",
+        "p/theirs": b"theirs",
+    }
+    writes = {each.query["path"]: each.headers for each in server.requests if each.method == "PUT"}
+    assert sorted(writes) == ["p/other", "p/sub/first"]
+    assert writes["p/other"]["If-Match"] == f'"{sha256(b"old")}"'
+    assert writes["p/sub/first"]["If-None-Match"] == "*"
+    (source / "other").write_bytes(b"newer")
+    there.meanwhile = lambda: there.files.update({"p/other": b"server's"})
+    assert corral("instance", "push", "lobby-1", str(source), "p").returncode == 1
+    assert there.files["p/other"] == b"server's"
+    assert corral("instance", "push", "lobby-1", str(source / "other"), "p/other").returncode == 0
+    assert there.files["p/other"] == b"newer"
+
+
+def test_a_file_or_a_directory_is_pulled(corral: Corral, server: StandIn, scratch: pathlib.Path) -> None:
+    Directory(server, conf=b"one")
+    assert corral("instance", "pull", "lobby-1", "conf", str(scratch)).returncode == 0
+    assert (scratch / "conf").read_bytes() == b"one"
+    server.answers["GET", f"{AT}/stat"] = (200, {**LOG, "path": "world", "kind": "directory"})
+
+    def archive(*names: str) -> File:
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+            for name in names:
+                entry = tarfile.TarInfo(name)
+                entry.size, entry.mode = 1, 0o755
+                tar.addfile(entry, io.BytesIO(b"x"))
+        return File(packed.getvalue(), kind="application/gzip")
+
+    server.answers["GET", f"{AT}/archive"] = archive("a", "sub/b")
+    pulled = corral("instance", "pull", "lobby-1", "world", str(scratch / "out"))
+    assert "2 files fetched" in pulled.stdout, pulled.stderr
+    assert (scratch / "out/sub/b").read_bytes() == b"x"
+    server.answers["GET", f"{AT}/archive"] = archive("../escaped")
+    assert corral("instance", "pull", "lobby-1", ".", str(scratch / "out")).returncode == 1
+    assert not (scratch / "escaped").exists()

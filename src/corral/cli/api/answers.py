@@ -77,6 +77,7 @@ class ApiAnswers:
             request=response.getheader(_REQUEST_ID) or "",
             retry_after=_seconds(response.getheader("Retry-After")),
             details=_details(error.get("errors")),
+            digest=str(error.get("digest") or ""),
         )
 
     def _hint(self, hint: str) -> str:

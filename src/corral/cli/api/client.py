@@ -166,11 +166,13 @@ class Client:
         params: Params | None = None,
         revision: int = 0,
         method: str = "PUT",
+        headers: Mapping[str, str] | None = None,
     ) -> Any:
         """Send bytes of any length on a connection of its own. A controller that refuses them while they
         are still being sent is noticed. `revision`: refused when what it changes has another one."""
-        headers = {
+        sent = {
             **self._headers(),
+            **(headers or {}),
             "Content-Type": content_type,
             "Content-Length": str(size),
             "Idempotency-Key": _new_key(),
@@ -181,7 +183,7 @@ class Client:
         try:
             # Cut off while sending: it does not want the rest, and the reason is in the answer.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError, _Answered):
-                connection.request(method, self._target(path, params), body=body, headers=headers)
+                connection.request(method, self._target(path, params), body=body, headers=sent)
             response = connection.getresponse()
             content = response.read(_MAX_BODY)
         except (OSError, http.client.HTTPException) as error:

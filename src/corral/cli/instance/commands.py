@@ -13,6 +13,15 @@ from corral.cli.command_groups import Noun
 from corral.cli.dry_run import DRY, dry_run_option, refuse_wait, show_dry_run
 from corral.cli.failure import CommandRefused, note
 from corral.cli.group_waits import group_of_instance, replaced_text
+from corral.cli.instance.file_changes import (
+    edit_file,
+    make_directory,
+    move_file,
+    put_file,
+    remove_file,
+    unpack,
+)
+from corral.cli.instance.file_trees import pull, push
 from corral.cli.instance.files import files, get_file, plan, save
 from corral.cli.instance.output import console, download, logs, search
 from corral.cli.instance.runs import runs
@@ -345,7 +354,10 @@ def delete(session: ApiSession, id: str, yes: bool) -> None:
     show_done(session.output, {"id": id}, f"instance '{id}' is forgotten")
 
 
-for extra in (console, logs, runs, search, download, plan, files, get_file, save):
+for extra in (
+    *(console, logs, runs, search, download, plan, save),
+    *(files, get_file, put_file, edit_file, remove_file, move_file, make_directory, unpack, pull, push),
+):
     instance.add_command(extra)
 
 

@@ -16,14 +16,22 @@ from corral.cli.terminal.output import Column, plain, show_done, show_list, show
 from corral.errors import counted
 
 SAVE_SECONDS: Final = 630.0
-_PIECE: Final = 256 * 1024
 
 FILE_COLUMNS: Final = (
     Column("KIND", "kind"),
+    Column("MODE", "mode"),
     Column("SIZE", lambda found: str(found.get("size", 0))),
     Column("MODIFIED", "modified_at"),
+    Column("ORIGIN", lambda found: _origin(found)),
     Column("PATH", "path"),
 )
+
+
+def _origin(found: Any) -> str:
+    """`template base v14`, `patch`, `workload`, …"""
+    template = found.get("template")
+    where = f" {template} v{found.get('template_version')}" if template else ""
+    return f"{found.get('origin', '')}{where}"
 
 
 @click.command()
@@ -51,38 +59,44 @@ def _text(value: Any) -> str:
 @click.option(
     "--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="So many entries."
 )
+@click.option("--all", "every", is_flag=True, help="All of them.")
+@click.option(
+    "--depth", type=click.IntRange(1, 32), metavar="N", help="So many levels; 1: the directory alone."
+)
+@click.option("--digests", is_flag=True, help="With the SHA-256 of small files.")
 @api_command
-def files(session: ApiSession, id: str, path: str, limit: int) -> None:
+def files(
+    session: ApiSession, id: str, path: str, limit: int, every: bool, depth: int | None, digests: bool
+) -> None:
     """List what lies in an instance's directory."""
-    found = session.client.get(f"{INSTANCES}/{segment(id)}/files", {"path": path, "limit": limit})
+    from corral.cli.instance.file_trees import listed
+
+    asked = {"path": path, "depth": depth, "digests": "true" if digests else None}
+    columns = (*FILE_COLUMNS[:-1], Column("DIGEST", "digest"), FILE_COLUMNS[-1]) if digests else FILE_COLUMNS
+    if every:
+        items = list(listed(session, id, asked))
+        show_list(session.output, items, columns=columns, name="path")
+        return
+    found = session.client.get(f"{INSTANCES}/{segment(id)}/files", {**asked, "limit": limit})
     items = found.get("items") or []
-    show_list(session.output, items, columns=FILE_COLUMNS, name="path")
+    show_list(session.output, items, columns=columns, name="path")
     if found.get("truncated"):
-        remark(f"there is more than these {len(items)}; name a DIRECTORY or raise --limit")
+        remark(f"there is more than these {len(items)}; name a DIRECTORY, raise --limit, or use --all")
 
 
 @click.command("cat")
 @click.argument("id")
 @click.argument("path")
 @click.option("--offset", type=click.IntRange(0), default=0, metavar="N", help="From this byte on.")
-@click.option(
-    "--length",
-    type=click.IntRange(1, _PIECE),
-    default=_PIECE,
-    show_default=True,
-    metavar="N",
-    help="So many bytes.",
-)
+@click.option("--length", type=click.IntRange(1), metavar="N", help="So many bytes; else to the end.")
 @api_command
-def get_file(session: ApiSession, id: str, path: str, offset: int, length: int) -> None:
-    """Write a part of one of an instance's files to stdout."""
+def get_file(session: ApiSession, id: str, path: str, offset: int, length: int | None) -> None:
+    """Write one of an instance's files, or a part of it, to stdout."""
     from corral.cli.api.transfers import save as save_to
 
-    asked = {"path": path, "offset": offset, "length": length}
+    asked = {"path": path, "offset": offset or None, "length": length}
     response = session.client.download(f"{INSTANCES}/{segment(id)}/files/content", asked)
-    size = save_to(response, "-", what=path)
-    if size == length:
-        remark(f"there may be more; go on with --offset {offset + size}")
+    save_to(response, "-", what=path)
 
 
 @click.command()

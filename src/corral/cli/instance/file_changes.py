@@ -1,0 +1,254 @@
+"""`corral instance put|edit|rm|mv|mkdir|unpack`: changes of an instance's files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import IO, Any, Final
+
+import click
+
+from corral.cli.api.client import segment
+from corral.cli.api.session import ApiSession, api_command
+from corral.cli.failure import CommandRefused, WrongUsage, note
+from corral.cli.instance.waits import INSTANCES
+from corral.cli.terminal.confirmation import confirm, yes_option
+from corral.cli.terminal.output import show_done
+from corral.errors import counted
+
+CHANGED: Final = "FILE_CHANGED"
+UNPACK_SECONDS: Final = 200.0
+_BLOCK: Final = 256 * 1024
+_CHOICES: Final = ("overwrite", "merge", "abort")
+
+if_match_option = click.option(
+    "--if-match",
+    metavar="DIGEST",
+    help="Only if the file has this SHA-256; 'none': if there is no such file.",
+)
+
+
+def files_path(id: str, *rest: str) -> str:
+    return "/".join((f"{INSTANCES}/{segment(id)}/files", *rest))
+
+
+def condition(if_match: str | None) -> dict[str, str]:
+    """The header of a digest that is required."""
+    if if_match is None:
+        return {}
+    return {"If-None-Match": "*"} if if_match == "none" else {"If-Match": f'"{if_match}"'}
+
+
+@click.command("put")
+@click.argument("id")
+@click.argument("path")
+@click.argument("source", required=False, default="-", metavar="[FILE]")
+@if_match_option
+@api_command
+def put_file(session: ApiSession, id: str, path: str, source: str, if_match: str | None) -> None:
+    """Write FILE, or standard input, to an instance's file."""
+    with opened_source(source) as file:
+        made = send(session, id, path, file, condition(if_match))
+    same = "" if made.get("changed") else ", as before"
+    show_done(session.output, made, f"'{path}' has {counted(made['size'], 'byte')}{same}", name="digest")
+
+
+def send(session: ApiSession, id: str, path: str, file: IO[bytes], headers: dict[str, str]) -> Any:
+    """Send an open file as it is read."""
+    from corral.cli.api.transfers import blocks
+    from corral.cli.terminal.progress_line import Bar
+
+    size = os.fstat(file.fileno()).st_size
+    with Bar(f"uploading {path}", size) as bar:
+        return session.client.upload(
+            files_path(id, "content"), blocks(file, bar), size=size, params={"path": path}, headers=headers
+        )
+
+
+@contextlib.contextmanager
+def opened_source(source: str) -> Iterator[IO[bytes]]:
+    """A file to be sent. What comes through a pipe is gathered on disk first: its size is told before."""
+    if source == "-":
+        with tempfile.TemporaryFile(prefix="corral-put-") as gathered:
+            while block := sys.stdin.buffer.read(_BLOCK):
+                gathered.write(block)
+            gathered.flush()
+            gathered.seek(0)
+            yield gathered
+        return
+    try:
+        file = pathlib.Path(source).expanduser().open("rb")
+    except OSError as error:
+        raise WrongUsage(f"cannot read {source}: {error.strerror}") from error
+    with file:
+        yield file
+
+
+@click.command("edit")
+@click.argument("id")
+@click.argument("path")
+@api_command
+def edit_file(session: ApiSession, id: str, path: str) -> None:
+    """Edit one of an instance's files with VISUAL or EDITOR.
+
+    When the file was changed meanwhile, by the server or by somebody, you choose: overwrite, merge or abort. What you wrote
+    is never lost.
+    """
+    with tempfile.TemporaryDirectory(prefix="corral-edit-") as directory:
+        edit = _Edit(session, id, path, pathlib.Path(directory))
+        made = edit.run()
+    sentence = f"'{path}' is written" if made["changed"] else "nothing was changed"
+    show_done(session.output, made, sentence, name="digest")
+
+
+class _Edit:
+    """One file in an editor. `_base` is what the file had when it was read last, `_mine` what is edited."""
+
+    def __init__(self, session: ApiSession, id: str, path: str, directory: pathlib.Path) -> None:
+        self._session = session
+        self._id = id
+        self._path = path
+        name = pathlib.PurePosixPath(path).name
+        self._mine = directory / name
+        self._base = directory / f"{name}.base"
+        self._theirs = directory / f"{name}.theirs"
+
+    def run(self) -> Any:
+        from corral.cli.terminal.editor import keep_text, run_editor
+
+        digest = self._read(self._mine)
+        self._base.write_bytes(self._mine.read_bytes())
+        run_editor(self._mine)
+        if self._mine.read_bytes() == self._base.read_bytes():
+            return {"id": self._id, "path": self._path, "digest": digest, "changed": False}
+        headers = condition(digest)
+        while True:
+            try:
+                with self._mine.open("rb") as file:
+                    return send(self._session, self._id, self._path, file, headers)
+            except CommandRefused as refusal:
+                if refusal.code != CHANGED:
+                    keep_text(self._mine)
+                    raise
+                headers = self._settle(refusal)
+            except BaseException:
+                keep_text(self._mine)
+                raise
+
+    def _settle(self, refusal: CommandRefused) -> dict[str, str]:
+        """What the next attempt requires; raises the refusal when there is none."""
+        from corral.cli.terminal.editor import keep_text, run_editor
+
+        choice = _choice(refusal)
+        if choice == "abort":
+            kept = keep_text(self._mine)
+            there = f" --if-match {refusal.digest}" if refusal.digest else ""
+            refusal.hint = (
+                f"nothing was written; look at it with 'corral instance cat {self._id} {self._path}', then "
+                f"'corral instance put {self._id} {self._path} {kept}{there}'"
+            )
+            raise refusal
+        if choice == "overwrite":
+            return condition(refusal.digest or "none")
+        digest = self._read(self._theirs)
+        merge(self._mine, self._base, self._theirs)
+        self._base.write_bytes(self._theirs.read_bytes())
+        run_editor(self._mine)
+        return condition(digest)
+
+    def _read(self, target: pathlib.Path) -> str:
+        """Fetch the file; its digest."""
+        from corral.cli.api.transfers import save
+
+        response = self._session.client.download(files_path(self._id, "content"), {"path": self._path})
+        digest = (response.getheader("ETag") or "").strip('"')
+        save(response, str(target), what=self._path)
+        return digest
+
+
+def _choice(refusal: CommandRefused) -> str:
+    if not sys.stdin.isatty():
+        return "abort"
+    note(refusal.message)
+    chosen: str = click.prompt(
+        "overwrite it, merge both, or abort", type=click.Choice(_CHOICES), default="abort", err=True
+    )
+    return chosen
+
+
+def merge(mine: pathlib.Path, base: pathlib.Path, theirs: pathlib.Path) -> None:
+    """Put their changes into `mine`; where both changed the same lines it has both, between marks. Without git or diff3 all
+    of it is between marks."""
+    import subprocess
+
+    marks = ("-L", "yours", "-L", "before", "-L", "theirs")
+    for command in (("git", "merge-file", "-p"), ("diff3", "-m")):
+        try:
+            merged = subprocess.run([*command, *marks, mine, base, theirs], check=False, capture_output=True)
+        except OSError:
+            continue
+        if 0 <= merged.returncode < 128:
+            mine.write_bytes(merged.stdout)
+            return
+    both = (b"<<<<<<< yours\n", mine.read_bytes(), b"\n=======\n", theirs.read_bytes(), b"\n>>>>>>> theirs\n")
+    mine.write_bytes(b"".join(both))
+
+
+@click.command("rm")
+@click.argument("id")
+@click.argument("path")
+@click.option("-r", "--recursive", is_flag=True, help="A directory with everything in it.")
+@click.option("--if-match", metavar="DIGEST", help="Only if the file has this SHA-256.")
+@yes_option
+@api_command
+def remove_file(
+    session: ApiSession, id: str, path: str, recursive: bool, if_match: str | None, yes: bool
+) -> None:
+    """Delete a file or a directory of an instance."""
+    if recursive:
+        confirm(f"delete '{path}' of instance '{id}' with everything in it", yes=yes)
+    body: dict[str, object] = {"path": path, "recursive": recursive}
+    if if_match is not None:
+        body["digest"] = if_match
+    done = session.client.post(files_path(id, "delete"), body)
+    show_done(session.output, done, f"'{path}' is deleted", name="path")
+
+
+@click.command("mv")
+@click.argument("id")
+@click.argument("path")
+@click.argument("to")
+@click.option("--replace", is_flag=True, help="Replace a file that is there.")
+@api_command
+def move_file(session: ApiSession, id: str, path: str, to: str, replace: bool) -> None:
+    """Rename a file or a directory of an instance."""
+    done = session.client.post(files_path(id, "rename"), {"path": path, "to": to, "replace": replace})
+    show_done(session.output, done, f"'{path}' is '{to}' now", name="to")
+
+
+@click.command("mkdir")
+@click.argument("id")
+@click.argument("path")
+@api_command
+def make_directory(session: ApiSession, id: str, path: str) -> None:
+    """Make a directory of an instance, and those above it."""
+    done = session.client.post(files_path(id, "mkdir"), {"path": path})
+    there = "is there" if done.get("changed") else "was there already"
+    show_done(session.output, done, f"'{path}' {there}", name="path")
+
+
+@click.command("unpack")
+@click.argument("id")
+@click.argument("path")
+@click.argument("to", required=False, default="", metavar="[DIRECTORY]")
+@click.option("--replace", is_flag=True, help="Replace files that are there.")
+@api_command
+def unpack(session: ApiSession, id: str, path: str, to: str, replace: bool) -> None:
+    """Unpack a tar.gz or zip that lies in an instance's directory."""
+    body = {"path": path, "to": to, "replace": replace}
+    done = session.client.post(files_path(id, "unpack"), body, timeout=UNPACK_SECONDS)
+    show_done(session.output, done, f"{done['entries']} files and directories unpacked", name="path")

@@ -1,0 +1,34 @@
+"""The user's editor, and what becomes of a text that could not be stored."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shlex
+import tempfile
+
+from corral.cli.failure import CommandFailure, note
+
+
+def run_editor(file: pathlib.Path) -> None:
+    """Open a file in VISUAL or EDITOR, until that ends."""
+    import subprocess
+
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        ended = subprocess.run([*shlex.split(editor), str(file)], check=False)
+    except OSError as error:
+        raise CommandFailure(f"cannot run {editor}: {error.strerror}", hint="set EDITOR") from error
+    except ValueError as error:
+        raise CommandFailure(f"cannot run {editor}: {error}", hint="set EDITOR") from error
+    if ended.returncode:
+        raise CommandFailure(f"{editor} ended with {ended.returncode}; nothing was changed")
+
+
+def keep_text(file: pathlib.Path) -> pathlib.Path:
+    """Keep the user's text when it cannot be stored, and say where."""
+    import shutil
+
+    kept = shutil.move(file, pathlib.Path(tempfile.mkdtemp(prefix="corral-kept-")) / file.name)
+    note(f"what you wrote is kept in {kept}")
+    return pathlib.Path(kept)
