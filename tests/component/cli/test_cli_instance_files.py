@@ -12,6 +12,8 @@ import tarfile
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+from people import Person
 from stand_in_controller import Answer, File, Request, StandIn, refused
 
 Corral = Callable[..., subprocess.CompletedProcess[str]]
@@ -251,3 +253,36 @@ def test_a_file_or_a_directory_is_pulled(corral: Corral, server: StandIn, scratc
     server.answers["GET", f"{AT}/archive"] = archive("../escaped")
     assert corral("instance", "pull", "lobby-1", ".", str(scratch / "out")).returncode == 1
     assert not (scratch / "escaped").exists()
+
+
+def test_standard_input_is_put(corral: Corral, server: StandIn) -> None:
+    there = Directory(server)
+    assert corral("instance", "put", "lobby-1", "a", input="from a pipe").returncode == 0
+    assert there.files == {"a": b"from a pipe"}
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        ("overwrite", b"one\ntwo\nmine\n"),
+        ("merge", b"server's\ntwo\nmine\n"),
+        ("abort", b"server's\ntwo\nthree\n"),
+    ],
+)
+async def test_somebody_at_a_terminal_chooses_what_becomes_of_two_texts(
+    server: StandIn, tmp_path: pathlib.Path, choice: str, expected: bytes
+) -> None:
+    there = Directory(server, conf=b"one\ntwo\nthree\n")
+    there.meanwhile = lambda: there.files.update(conf=b"server's\ntwo\nthree\n")
+    person = Person(
+        tmp_path / "home",
+        CORRAL_URL=server.url,
+        CORRAL_TOKEN="corral_test_0123456789abcdef",
+        EDITOR="sed -i s/three/mine/",
+        VISUAL="",
+        TMPDIR=str(tmp_path),
+    )
+    code, seen = await person.talk("instance", "edit", "lobby-1", "conf", answers=[("or abort", choice)])
+    assert there.files["conf"] == expected
+    assert code == (1 if choice == "abort" else 0), seen
+    assert ("is kept in" in seen) == (choice == "abort")

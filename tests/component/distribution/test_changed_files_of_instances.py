@@ -82,22 +82,22 @@ async def events(site: Site) -> list[dict[str, Any]]:
     return [event["data"] for event in listed.json()["items"]]
 
 
-@pytest.mark.parametrize("size", [0, 5, INLINE + 1, 1_500_000])
-async def test_what_is_written_is_read_again_whatever_its_size(site: Site, size: int) -> None:
-    content = os.urandom(size)
-    written = await site.put("conf/a.bin", content)
-    assert written.status_code == 200, written.text
-    body = written.json()
-    assert (body["digest"], body["size"], body["changed"]) == (sha256(content), size, True)
-    assert written.headers["etag"] == f'"{sha256(content)}"'
-    read = await site.get("conf/a.bin")
-    assert (read.content, read.headers["etag"]) == (content, written.headers["etag"])
-    part = await site.get("conf/a.bin", offset=3, length=MOST_BYTES + 100)
-    assert part.content == content[3 : MOST_BYTES + 103]
-    assert (await site.get("conf/a.bin", offset=size)).content == b""
-    found = (await site.client.get(f"{FILES}/stat", params={"path": "conf/a.bin"})).json()
-    assert (found["digest"], found["size"], found["mode"]) == (sha256(content), size, "0644")
-    assert site.staged() == []
+async def test_what_is_written_is_read_again_whatever_its_size(site: Site) -> None:
+    for size in (0, 5, INLINE + 1, 1_500_000):
+        content = os.urandom(size)
+        written = await site.put("conf/a.bin", content)
+        assert written.status_code == 200, written.text
+        body = written.json()
+        assert (body["digest"], body["size"], body["changed"]) == (sha256(content), size, True)
+        assert written.headers["etag"] == f'"{sha256(content)}"'
+        read = await site.get("conf/a.bin")
+        assert (read.content, read.headers["etag"]) == (content, written.headers["etag"])
+        part = await site.get("conf/a.bin", offset=3, length=MOST_BYTES + 100)
+        assert part.content == content[3 : MOST_BYTES + 103]
+        assert (await site.get("conf/a.bin", offset=size)).content == b""
+        found = (await site.client.get(f"{FILES}/stat", params={"path": "conf/a.bin"})).json()
+        assert (found["digest"], found["size"], found["mode"]) == (sha256(content), size, "0644")
+        assert site.staged() == []
 
 
 async def test_an_editor_learns_of_what_was_changed_meanwhile_and_loses_nothing(site: Site) -> None:
@@ -170,8 +170,8 @@ async def test_too_much_is_refused_before_it_is_taken(site: Site) -> None:
     assert error(await site.put("a", b"x" * 4_000_001)) == (413, "BODY_TOO_LARGE")
 
     async def endless() -> AsyncIterator[bytes]:
-        for _ in range(5000):
-            yield b"x" * 1000
+        for _ in range(50):
+            yield b"x" * 100_000
 
     with contextlib.suppress(httpx.WriteError, httpx.RemoteProtocolError):
         assert error(await site.put("a", endless())) == (413, "BODY_TOO_LARGE")

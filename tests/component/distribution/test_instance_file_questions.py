@@ -6,10 +6,13 @@ import asyncio
 
 import pytest
 
+from corral.controller.distribution.instance_file_transfers import AT_ONCE, ChangedFiles, FileChange
 from corral.controller.distribution.instance_files import InstanceFileQuestions, WalkRequest
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.entropy import SystemEntropy
-from corral.wire.v1.instance_pb2 import FileEntry, InstanceFileContent, InstanceFileTree
+from corral.testing.waiting import eventually
+from corral.wire.features import FEATURES, FILE_CHANGES
+from corral.wire.v1.instance_pb2 import FileEntry, InstanceFileContent, InstanceFilesAnswer, InstanceFileTree
 from corral.wire.v1.link_pb2 import DaemonMessage
 
 
@@ -164,6 +167,76 @@ async def test_the_end_of_a_term_ends_its_questions(depot):
     await asked_to_walk(talker)
     await depot.term.distribution.close()
     assert (await failure(walk)).code is Code.NOT_LEADER
+
+
+# --- changes --------------------------------------------------------------------------------------
+def changing(depot, id, **fields):
+    change = FileChange(**{"verb": "write", "path": "conf/a", **fields})
+    return asyncio.create_task(depot.term.distribution.change_files(id, change))
+
+
+async def asked_to_change(talker):
+    return (await talker.read_until("change_instance_files")).change_instance_files
+
+
+async def tell_answer(talker, question, **fields):
+    told = InstanceFilesAnswer(request_id=question.request_id, **fields)
+    await talker.send(DaemonMessage(instance_files_answer=told))
+
+
+async def test_a_change_is_believed_only_of_the_node_that_was_asked_and_as_far_as_it_makes_sense(depot):
+    talker, id = await ready(depot)
+    stranger = await depot.talker("n2")
+    change = changing(depot, id, if_digests=("ab" * 32,), must_exist=True)
+    question = await asked_to_change(talker)
+    assert (question.group, question.instance_id, question.verb, question.path) == (
+        "lobby",
+        id,
+        "write",
+        "conf/a",
+    )
+    assert (list(question.if_digests), question.must_exist) == (["ab" * 32], True)
+    await tell_answer(stranger, question, error="FILE_CHANGED: a lie")
+    await tell_content(talker, question, b"not what was asked")
+    await tell_answer(talker, question, sha256="no digest", size_bytes=-1, entries=-5)
+    assert await change == ChangedFiles()
+    for error, seen, digest in (
+        ("FILE_CHANGED: other", "cd" * 32, "cd" * 32),
+        ("FILE_CHANGED: other", "<script>", ""),
+    ):
+        change = changing(depot, id)
+        await tell_answer(talker, await asked_to_change(talker), error=error, sha256=seen)
+        raised = await failure(change)
+        assert (raised.code, raised.digest) == (Code.FILE_CHANGED, digest)
+
+
+async def test_a_node_is_given_so_many_files_at_once_and_forgotten_when_it_leaves(depot):
+    talker, id = await ready(depot)
+    changes = [changing(depot, id) for _ in range(AT_ONCE)]
+    await eventually(lambda: len(depot.term.distribution._files._open) == AT_ONCE)
+    assert (await failure(changing(depot, id))).code is Code.RATE_LIMITED
+    await talker.hang_up()
+    assert {(await failure(change)).code for change in changes} == {Code.NODE_OFFLINE}
+    assert not depot.term.distribution._transfers._under_way
+    assert depot.term.distribution._files._open == {}
+
+
+async def test_a_node_that_cannot_change_files_still_shows_parts_of_them(depot):
+    talker, id = await ready(depot, features=[name for name in FEATURES if name != FILE_CHANGES])
+    distribution = depot.term.distribution
+    for asking in (
+        changing(depot, id),
+        asyncio.create_task(distribution.look_at_file(id, "a")),
+        asyncio.create_task(distribution.walk_files(id, WalkRequest(limit=5, digests=9))),
+        asyncio.create_task(distribution.open_file(id, "a").__aenter__()),
+    ):
+        assert (await failure(asking)).code is Code.NOT_SUPPORTED
+    walk = walking(depot, id)
+    await tell_tree(talker, await asked_to_walk(talker), "a")
+    assert [(entry.path, entry.mode) for entry in (await walk).entries] == [("a", None)]
+    read = reading(depot, id)
+    await tell_content(talker, await asked_to_read(talker), b"part")
+    assert (await read).content == b"part"
 
 
 # --- daemons as published -------------------------------------------------------------------------

@@ -272,6 +272,29 @@ def test_what_the_server_does_to_a_file_between_comparison_and_rename_is_kept(ro
     assert os.listdir(staged.parent) == []
 
 
+@pytest.mark.parametrize("look", [1, 2])
+@pytest.mark.parametrize("verb", ["delete", "rename"])
+def test_what_the_server_saves_before_a_file_is_moved_or_deleted_is_kept(root, look, verb):
+    file = root / "level.dat"
+    for how in ("replaced", "written"):
+        file.write_bytes(b"seen")
+        os.utime(file, (1, 1))
+
+        def save(how: str = how) -> None:
+            if how == "replaced":
+                file.unlink()
+            file.write_bytes(b"server's")
+
+        abort = Meanwhile(look, save)
+        with pytest.raises(FileChanged):
+            if verb == "delete":
+                remove_entry(root, "level.dat", recursive=False, condition=seen(b"seen"), abort=abort)
+            else:
+                move_entry(root, "level.dat", "to", replace=False, condition=seen(b"seen"), abort=abort)
+        assert all_of(root) == {"level.dat": b"server's"}, how
+        assert os.listdir(staging_beside(root)) == []
+
+
 def test_a_directory_that_was_replaced_by_a_new_start_is_not_written_to_in_vain(root):
     staged = staging_beside(root) / "staged"
     staged.write_bytes(b"x")

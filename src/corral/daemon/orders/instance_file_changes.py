@@ -7,6 +7,7 @@ Everything here blocks.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import pathlib
@@ -25,11 +26,13 @@ from corral.daemon.orders.instance_file_placing import (
     ANY_FILE,
     TAKEN,
     FileCondition,
+    SeenFile,
     changed,
-    digest_seen,
+    is_that_file,
     owner_of_tree,
     place_file,
     require_same_tree,
+    seen_file,
 )
 from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.working_directories import staging_beside
@@ -73,7 +76,7 @@ def move_entry(
     name, new_name = path.rpartition("/")[2], target.rpartition("/")[2]
     with open_tree(root) as top, parent_of(top, path) as here, parent_of(top, target) as there:
         kind = _movable(here, name, path)
-        digest = _compared(here, name, path, condition, abort)
+        seen = _compared(here, name, path, condition, abort)
         try:
             if replace and kind == stat.S_IFREG and _kind(there, new_name) == stat.S_IFREG:
                 os.rename(name, new_name, src_dir_fd=here, dst_dir_fd=there)
@@ -92,9 +95,10 @@ def move_entry(
                     f"'{path}' cannot be moved to '{target}': {error.strerror}", _MOUNTED
                 ) from error
             raise
+        _undo_unless(seen, (there, new_name), (here, name), path)
         os.fsync(there)
         require_same_tree(root, top)
-    return digest
+    return "" if seen is None else seen.digest
 
 
 def remove_entry(
@@ -109,7 +113,7 @@ def remove_entry(
     aside_name = f".corral-gone-{secrets.token_hex(8)}"
     with open_tree(root) as top, parent_of(top, path) as here, open_tree(place) as aside:
         kind = stat.S_IFMT(os.stat(name, dir_fd=here, follow_symlinks=False).st_mode)
-        _compared(here, name, path, condition, abort)
+        seen = _compared(here, name, path, condition, abort)
         try:
             if kind == stat.S_IFDIR and not recursive:
                 os.rmdir(name, dir_fd=here)
@@ -125,6 +129,8 @@ def remove_entry(
                 _remove_in_place(here, name, path, kind, error)
             else:
                 raise
+        else:
+            _undo_unless(seen, (aside, aside_name), (here, name), path)
         require_same_tree(root, top)
     return place / aside_name
 
@@ -241,14 +247,24 @@ def _below(target: str, path: str) -> str:
     return f"{target}/{path}" if target else path
 
 
-def _compared(here: int, name: str, path: str, condition: FileCondition, abort: Abort) -> str:
-    """The digest of the file, if one is required. FileChanged."""
+def _compared(here: int, name: str, path: str, condition: FileCondition, abort: Abort) -> SeenFile | None:
+    """The file, if a digest is required of it. FileChanged."""
     if not condition.digests:
-        return ""
-    digest = digest_seen(here, name, path, abort)
-    if digest not in condition.digests:
-        raise changed(path, "has another content", digest)
-    return digest
+        return None
+    seen = seen_file(here, name, path, abort)
+    if seen.digest not in condition.digests:
+        raise changed(path, "has another content", seen.digest)
+    return seen
+
+
+def _undo_unless(seen: SeenFile | None, moved: tuple[int, str], back: tuple[int, str], path: str) -> None:
+    """Move it back, if what was moved is not what was read: somebody replaced or wrote it in between. If there is another
+    one by now, what was moved stays where it is."""
+    if seen is None or is_that_file(*moved, seen):
+        return
+    with contextlib.suppress(FileExistsError):
+        rename_to_free(*moved, *back)
+    raise changed(path, "was changed at this moment")
 
 
 def _movable(here: int, name: str, path: str) -> int:

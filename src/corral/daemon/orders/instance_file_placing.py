@@ -70,7 +70,7 @@ class WrittenFile(msgspec.Struct, frozen=True, kw_only=True):
     """It had this content already."""
 
 
-class _Look(msgspec.Struct, frozen=True, kw_only=True):
+class SeenFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file as it was read."""
 
     digest: str
@@ -182,8 +182,8 @@ class _Placing:
         except FileExistsError:
             if regular_file(self._here, self._name, self._path) is None:
                 raise changed(self._path, "was there a moment ago") from None
-            digest = digest_seen(self._here, self._name, self._path, self._abort)
-            raise changed(self._path, "is there already", digest) from None
+            seen = seen_file(self._here, self._name, self._path, self._abort)
+            raise changed(self._path, "is there already", seen.digest) from None
         return WrittenFile()
 
     def _compared(self) -> WrittenFile:
@@ -200,11 +200,11 @@ class _Placing:
                     return WrittenFile(former=seen.digest, unchanged=True)
                 raise changed(self._path, "has another content", seen.digest)
             if not exchange(*self._staged, self._here, self._name):
-                if _mark(_entry(self._here, self._name)) != seen.mark:
+                if not is_that_file(self._here, self._name, seen):
                     continue
                 self._rename()
                 return WrittenFile(former=seen.digest)
-            if _mark(_entry(*self._staged)) == seen.mark:
+            if is_that_file(*self._staged, seen):
                 return WrittenFile(former=seen.digest)  # the replaced one is removed with what was staged
             exchange(*self._staged, self._here, self._name)
         raise changed(self._path, "is being written by another process")
@@ -213,7 +213,7 @@ class _Placing:
         os.rename(self._staged.name, self._name, src_dir_fd=self._staged.directory, dst_dir_fd=self._here)
 
 
-def _look(here: int, name: str, path: str, abort: Abort) -> _Look:
+def _look(here: int, name: str, path: str, abort: Abort) -> SeenFile:
     """A regular file, read whole at a moment at which nobody wrote to it; FileChanged when there is no such moment.
     FileNotFoundError, PATH_REFUSED."""
     for left in reversed(range(_TRIES)):
@@ -227,18 +227,25 @@ def _look(here: int, name: str, path: str, abort: Abort) -> _Look:
             before = _mark(os.fstat(descriptor))
             digest = digest_of(descriptor, abort)
             if _mark(os.fstat(descriptor)) == before:
-                return _Look(digest=digest, mark=before)
+                return SeenFile(digest=digest, mark=before)
         finally:
             os.close(descriptor)
     raise changed(path, "is being written by another process")
 
 
-def digest_seen(here: int, name: str, path: str, abort: Abort) -> str:
-    """Of a regular file; FileChanged when it is gone or being written, PATH_REFUSED."""
+def seen_file(here: int, name: str, path: str, abort: Abort) -> SeenFile:
+    """A regular file, read; FileChanged when it is gone or being written, PATH_REFUSED."""
     try:
-        return _look(here, name, path, abort).digest
+        return _look(here, name, path, abort)
     except FileNotFoundError:
         raise changed(path, "is not there") from None
+
+
+def is_that_file(here: int, name: str, seen: SeenFile) -> bool:
+    """Whether the entry of this name is still the file that was read, and as it was."""
+    with contextlib.suppress(FileNotFoundError):
+        return _mark(_entry(here, name)) == seen.mark
+    return False
 
 
 def digest_of(descriptor: int, abort: Abort, *, offset: int = 0, length: int | None = None) -> str:
