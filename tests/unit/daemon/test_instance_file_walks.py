@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pathlib
 import socket
@@ -310,3 +311,53 @@ def test_whatever_is_swapped_meanwhile_nothing_outside_is_read_or_listed(root, s
         swapping.join()
     assert b"geheim" not in seen
     assert not any("only-outside" in str(each) for each in seen)
+
+
+# --- digests --------------------------------------------------------------------------------------
+def test_files_up_to_a_size_are_read_for_their_digests_and_whether_they_are_text(root, scratch):
+    contents = {
+        "text": "größe\n".encode(),
+        "empty": b"",
+        "nul": b"a\0b",
+        "cut": b"caf\xc3",
+        "large": b"x" * 101,
+    }
+    for name, content in contents.items():
+        (root / name).write_bytes(content)
+    os.link(scratch / "secret", root / "twin")
+    (root / "link").symlink_to(scratch / "secret")
+    os.mkfifo(root / "fifo")
+    (root / "text").chmod(0o640)
+    found = {entry.path: entry for entry in walk(root, digests=100).entries}
+    read = {name: found[name].sha256 for name in found if found[name].sha256}
+    assert read == {
+        name: hashlib.sha256(contents[name]).hexdigest() for name in ("text", "empty", "nul", "cut")
+    }
+    assert {name for name in read if found[name].binary} == {"nul", "cut"}
+    assert found["text"].mode == 0o640
+    assert all(not entry.sha256 for entry in walk(root).entries)
+
+
+def test_one_level_is_all_that_was_asked_for(root):
+    fill(root, "a/b/c", "d")
+    tree = walk(root, depth=1)
+    assert (paths(tree), tree.truncated) == (["a", "d"], False)
+    assert paths(walk(root, depth=2)) == ["a", "a/b", "d"]
+
+
+def test_one_entry_is_looked_at_and_has_no_digest_if_that_takes_too_long(root, scratch):
+    fill(root, "a/b")
+    (root / "way").symlink_to(scratch)
+
+    def look(path: str, **bounds: float) -> list[tuple[str, str, bool]]:
+        walker = FileWalk(WalkBounds(**bounds), abort=Abort(), clock=SystemClock())
+        return [(each.path, each.kind, bool(each.sha256)) for each in walker.look(root, path).entries]
+
+    assert look("a/b", digests=100) == [("a/b", "file", True)]
+    assert look("a/b", digests=100, seconds=-1) == [("a/b", "file", False)]
+    assert look("a") == [("a", "directory", False)]
+    assert look("way") == [("way", "link", False)]
+    assert refused(look, "way/secret") is Code.PATH_REFUSED
+    assert refused(look, "") is Code.PATH_REFUSED
+    with pytest.raises(FileNotFoundError):
+        look("nothing")

@@ -152,9 +152,12 @@ class InstanceFileQuestions:
     # walks
 
     async def _full_walk(self, link: NodeLink, record: InstanceRecord, request: WalkRequest) -> FileListing:
-        """Query page by page, until the listing or the limit is complete."""
+        """Query page by page, until the listing or the limit is complete, or half of the time is over: digests take
+        a while, and what was found so far is better than nothing."""
         found: list[ListedFile] = []
         room, limit = LISTING_BYTES, request.limit
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._seconds / 2
         while True:
             tree = await self._walk(link, record, request)
             for entry in tree.entries:
@@ -162,7 +165,8 @@ class InstanceFileQuestions:
                     return FileListing(entries=tuple(found), truncated=True)
                 room -= len(entry.path)
                 found.append(_entry(entry, link))
-            if not tree.next or not tree.entries or len(found) >= limit or room < MOST_BYTES:
+            enough = len(found) >= limit or room < MOST_BYTES or loop.time() >= until
+            if enough or not tree.next or not tree.entries:
                 return FileListing(
                     entries=tuple(found), truncated=tree.truncated, next=tree.next if tree.entries else b""
                 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import enum
+import functools
 
 import msgspec
 
@@ -17,6 +18,7 @@ from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.groups.plans import Plan, PlanTemplate, read_plan
 from corral.domain.templates import TemplateFile, TemplateManifest, TemplateVersion
 from corral.errors import Code, CorralError, Rejected
+from corral.system.threads import to_end
 
 
 class OriginKind(enum.StrEnum):
@@ -37,22 +39,41 @@ class FileOrigin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Layer(msgspec.Struct, frozen=True, kw_only=True):
-    """A template as it was laid. Its files are sorted: it may have a hundred thousand, and few are asked for."""
+    """A template as it was laid. Its paths are sorted: it may have a hundred thousand, and few are asked for."""
 
     template: PlanTemplate
-    manifest: TemplateManifest
+    files: tuple[TemplateFile, ...]
+    paths: list[str]
+    """Of the files."""
+    directories: list[str]
+    """The empty ones."""
 
     def file(self, path: str) -> TemplateFile | None:
-        files = self.manifest.files
-        at = bisect.bisect_left(files, path, key=lambda file: file.path)
-        return files[at] if at < len(files) and files[at].path == path else None
+        at = bisect.bisect_left(self.paths, path)
+        return self.files[at] if at < len(self.paths) and self.paths[at] == path else None
 
     def has_directory(self, path: str) -> bool:
-        files, within = self.manifest.files, f"{path}/"
-        at = bisect.bisect_left(files, within, key=lambda file: file.path)
-        return (at < len(files) and files[at].path.startswith(within)) or any(
-            each == path or each.startswith(within) for each in self.manifest.directories
+        within = f"{path}/"
+        return (
+            _first(self.paths, within).startswith(within)
+            or _first(self.directories, path) == path
+            or _first(self.directories, within).startswith(within)
         )
+
+
+def _layer(template: PlanTemplate, manifest: TemplateManifest) -> _Layer:
+    return _Layer(
+        template=template,
+        files=manifest.files,
+        paths=[file.path for file in manifest.files],
+        directories=sorted(manifest.directories),
+    )
+
+
+def _first(paths: list[str], at_least: str) -> str:
+    """The first path that is not before this one; empty: none."""
+    at = bisect.bisect_left(paths, at_least)
+    return paths[at] if at < len(paths) else ""
 
 
 class FileOrigins:
@@ -116,7 +137,7 @@ async def origins_of(state: ClusterState, library: TemplateLibrary, record: Inst
             if error.code is not Code.NOT_FOUND:
                 raise
             continue
-        layers.append(_Layer(template=template, manifest=manifest))
+        layers.append(await to_end(functools.partial(_layer, template, manifest)))
     return FileOrigins(plan, tuple(layers), complete=len(layers) == len(plan.templates))
 
 

@@ -96,17 +96,18 @@ class FileWalk:
         return self._tree
 
     def look(self, root: pathlib.Path, path: str) -> InstanceFileTree:
-        """What lies at `path` itself; errors as of `run`, TIMEOUT."""
+        """What lies at `path` itself, without its digest if there is no time for that; errors as of `run`."""
         check_path(path, field="path")
         above, _, name = path.rpartition("/")
-        try:
-            with open_tree(root) as top, parent_of(top, path) as here:
-                entry = self._entry(here, os.fsencode(name), f"{above}/".encode() if above else b"")
-                if entry is None:
-                    raise FileNotFoundError(path)
-                self._list(entry, path.encode())
-        except _AnswerFull:
-            self._break_off(path)
+        raw, prefix = os.fsencode(name), f"{above}/".encode() if above else b""
+        with open_tree(root) as top, parent_of(top, path) as here:
+            try:
+                entry = self._entry(here, raw, prefix)
+            except _AnswerFull:
+                entry = _entry(here, raw, prefix)
+            if entry is None:
+                raise FileNotFoundError(path)
+        self._tree.entries.append(entry)
         return self._tree
 
     def _break_off(self, path: str) -> None:
@@ -174,7 +175,7 @@ class FileWalk:
 
     def _entry(self, here: int, name: bytes, prefix: bytes) -> FileEntry | None:
         entry = _entry(here, name, prefix)
-        if entry is not None and entry.kind == _FILE and entry.size_bytes <= self._digests:
+        if entry is not None and entry.kind == _FILE and 0 < self._digests >= entry.size_bytes:
             self._read(entry, here, name)
         return entry
 

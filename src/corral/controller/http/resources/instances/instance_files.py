@@ -32,6 +32,7 @@ from corral.domain.file_paths import (
 )
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
+from corral.system.threads import to_end
 
 _BYTES: Final = b"application/octet-stream"
 _ARCHIVE: Final = "application/gzip"
@@ -120,8 +121,9 @@ async def list_files(
     )
     listing = await distribution.walk_files(call.path["id"], request)
     origins = await origins_of(state, templates, state.instances.require(call.path["id"]).record)
+    items = await to_end(lambda: tuple(_shape(entry, origins) for entry in listing.entries))
     return InstanceFilesShape(
-        items=tuple(_shape(entry, origins) for entry in listing.entries),
+        items=items,
         next=base64.urlsafe_b64encode(listing.next).decode() if listing.next else None,
         truncated=listing.truncated,
     )
