@@ -81,6 +81,11 @@ class StandInDistribution:
     def file_limits(self) -> FilesSection:
         return FilesSection(max_bytes=2 * 1024 * 1024)
 
+    def require_changeable(self, id: str) -> None:
+        self._state.instances.require(id)
+        if self.failure is not None:
+            raise self.failure
+
     async def change_files(self, id: str, change: FileChange, body: FileBody | None = None) -> ChangedFiles:
         self._ask(change.verb, (self._state.instances.require(id).record.id, change))
         if body is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -191,6 +192,49 @@ async def test_a_file_says_which_template_it_comes_from(client: httpx.AsyncClien
     assert (shown["template"], shown["template_version"], shown["content"]) == ("upper", 1, "b: %PORT%")
     assert (await client.get(f"{at}/origin", params={"path": "icon.png"})).json()["content"] is None
     assert error(await client.get(f"{at}/origin", params={"path": "world/x"})) == (404, "NOT_FOUND")
+
+
+async def test_a_write_that_cannot_be_done_is_refused_before_its_body_is_read(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    record = await rig.instance()
+
+    async def body() -> AsyncIterator[bytes]:
+        for _ in range(16):
+            yield b"x" * 64 * 1024
+
+    async def put(path: str, **headers: str) -> tuple[int, str]:
+        at = f"{INSTANCES}/{record.id}/files/content"
+        return error(await client.put(at, params={"path": path}, content=body(), headers=headers))
+
+    assert await put("../x") == (422, "PATH_REFUSED")
+    assert await put("a", **{"If-Match": '"42"'}) == (400, "BAD_REQUEST")
+    assert await put("a", **{"If-None-Match": '"42"'}) == (400, "BAD_REQUEST")
+    rig.distribution.failure = Retryable(Code.NODE_OFFLINE, "its node is not connected")
+    assert await put("a") == (409, "NODE_OFFLINE")
+    assert rig.distribution.asked == []
+    assert await rig.audits("instances.files.write") == [], "nothing was begun"
+
+
+async def test_writes_need_a_permission_of_their_own(rig: Rig) -> None:
+    record = await rig.instance()
+    _, viewer = await rig.token(Role.VIEWER)
+    _, operator = await rig.token(Role.OPERATOR)
+    at = f"{INSTANCES}/{record.id}/files"
+    async with rig.client(viewer) as other:
+        for verb in ("rename", "mkdir", "delete", "unpack"):
+            assert error(await other.post(f"{at}/{verb}", json={"path": "a", "to": "b"})) == (
+                403,
+                "FORBIDDEN",
+            )
+        assert error(await other.put(f"{at}/content", params={"path": "a"}, content=b"x")) == (
+            403,
+            "FORBIDDEN",
+        )
+    assert rig.distribution.asked == []
+    async with rig.client(operator) as other:
+        assert (await other.put(f"{at}/content", params={"path": "a"}, content=b"x")).status_code == 200
+    assert rig.distribution.saved == b"x"
 
 
 async def test_files_are_not_for_those_who_may_only_look(rig: Rig) -> None:

@@ -221,6 +221,10 @@ class Distribution:
     def file_limits(self) -> FilesSection:
         return self._transfers.limits
 
+    def require_changeable(self, id: str) -> None:
+        """Whether its files can be changed now. NOT_FOUND, NODE_OFFLINE, NOT_SUPPORTED."""
+        self._files.link(self._state.instances.require(id).record.node, changes=True)
+
     async def change_files(self, id: str, change: FileChange, body: FileBody | None = None) -> ChangedFiles:
         """Change something in it; see `InstanceFileTransfers.change`."""
         return await self._transfers.change(self._state.instances.require(id).record, change, body)

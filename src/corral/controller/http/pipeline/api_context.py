@@ -257,6 +257,9 @@ class FileDistribution(Protocol):
     @property
     def file_limits(self) -> FilesSection: ...
 
+    def require_changeable(self, id: str) -> None:
+        """Whether its files can be changed now. NOT_FOUND, NODE_OFFLINE, NOT_SUPPORTED."""
+
     async def change_files(self, id: str, change: FileChange, body: FileBody | None = None) -> ChangedFiles:
         """Change one of its files; see `InstanceFileTransfers.change`."""
 

@@ -215,6 +215,7 @@ class IntakeServer:
         self._limit = bound(route.limit, given=0)
         self._directory = bound(route.directory, given=0)
         self._recall = bound(route.recall, given=1) if route.recall is not None else None
+        self._check = bound(route.check, given=1) if route.check is not None else None
         self._admission = admission
 
     async def answer(self, request: HttpRequest) -> ApiResponse:
@@ -225,6 +226,8 @@ class IntakeServer:
         if not self._route.bare:
             admitted.refuse_match(self._route)
         admitted.guard(b"")
+        if self._check is not None:
+            self._check(leading, call)
         async with self._received(admitted) as form:
             guard = admitted.guard(form.digest)
 

@@ -324,8 +324,9 @@ class FormUpload(Route):
     recall: Recall | None = None
     """Finds a form that was received before, by a JSON `body` in place of a form; None: a form has to be sent."""
     bare: bool = False
-    """The body is the file itself and may be empty; conditions on what it replaces (`If-Match`, `If-None-Match`) are
-    the handler's."""
+    """The body is the file itself and may be empty; `If-Match` and `If-None-Match` are the handler's."""
+    check: Effect | None = None
+    """Refuses what can be refused before the body is read."""
 
     mutates: ClassVar[bool] = True
 

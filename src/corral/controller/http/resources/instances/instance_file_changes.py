@@ -22,6 +22,7 @@ from corral.controller.modules.module_service import Modules
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
 from corral.domain.events import Draft, EventType
+from corral.domain.file_paths import check_path
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 
@@ -62,6 +63,13 @@ class InstanceFileChangeShape(msgspec.Struct, frozen=True, kw_only=True):
     size: int | None
     entries: int
     changed: bool
+
+
+def check_write(distribution: FileDistribution, call: ApiCall[None, InstanceFileQuery]) -> None:
+    """What is wrong with the request, and whether the node can be asked at all: a body of gigabytes is not read in vain."""
+    check_path(call.query.path, field="path")
+    _conditions(call, FileChange(verb=WRITE, path=call.query.path))
+    distribution.require_changeable(call.path["id"])
 
 
 async def write_file(
@@ -238,6 +246,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         subject=path_id,
         details=lambda call: {"path": call.query.path},
         limit=size_limit,
+        check=check_write,
         directory=spool_directory,
         small={},
         bare=True,
