@@ -189,16 +189,26 @@ class StandInNode:
     def _part(self, query: ConsoleQuery) -> ConsoleQueryResult:
         key = (query.instance_id, query.incarnation)
         data, first = self.kept[key], self.first.get((query.instance_id, query.incarnation), 0)
+        until = min(query.to_offset or len(data), len(data))
         begin = max(first, query.from_offset)
-        if query.newest:
-            begin = max(begin, len(data) - query.max_bytes)
-        part = bytes(data[begin : begin + query.max_bytes])
+        if query.since_ms:
+            begin = max(begin, self._line_start(data, query.since_ms - T0, until))
+        if query.newest and until - begin > query.max_bytes:
+            begin = self._line_start(data, until - query.max_bytes, until)
+        part = bytes(data[begin : min(until, begin + query.max_bytes)])
         return ConsoleQueryResult(
             blocks=[self._block(key, begin, part)] if part else [],
             first_offset=first,
             end_offset=len(data),
             next_offset=begin + len(part),
         )
+
+    @staticmethod
+    def _line_start(data: bytearray, offset: int, end: int) -> int:
+        if offset <= 0:
+            return 0
+        found = data.find(b"\n", offset - 1) + 1
+        return found if 0 < found < end else min(offset, end)
 
     def _found(self, query: ConsoleQuery) -> ConsoleQueryResult:
         key = (query.instance_id, query.incarnation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 
 import httpx
 import msgspec
@@ -434,3 +435,65 @@ async def test_of_a_daemon_that_cannot_be_asked_what_is_held_is_shown_after_a_ga
     rest = (await client.get(f"/api/v1/instances/{record.id}/console", params=after)).json()
     numbers = [int(item["line"][:6]) for item in (*page["items"], *rest["items"])]
     assert numbers == list(range(numbers[0], 3000)), "from there on nothing is missing"
+
+
+async def test_pages_before_an_offset_lead_back_to_the_first_byte(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    text = b"".join(b"line %d\n" % number for number in range(60_000))  # most of it only on the node
+    _, _, path = await talking(rig, text)
+    page = (await client.get(path, params={"newest": "true", "limit": 5000})).json()
+    seen = [item["line"] for item in page["items"]]
+    while page["previous_offset"]:
+        page = (await client.get(path, params={"before": page["previous_offset"], "limit": 5000})).json()
+        assert not any("continued" in item or "partial" in item for item in page["items"])
+        seen[:0] = [item["line"] for item in page["items"]]
+    assert seen == [f"line {number}" for number in range(60_000)]
+    assert (page["items"][0]["offset"], page["next_offset"] < len(text)) == (0, True)
+
+
+async def test_a_page_around_a_time_has_half_of_it_on_each_side(client: httpx.AsyncClient, rig: Rig) -> None:
+    record, node, path = await talking(rig)
+    for number in range(100):
+        node.say(record.id, record.incarnation, b"line %02d\n" % number)  # one millisecond a byte
+    at = (dt.datetime.fromtimestamp(T0 / 1000, dt.UTC) + dt.timedelta(milliseconds=8 * 40)).isoformat()
+    page = (await client.get(path, params={"at": at, "limit": 6})).json()
+    assert [item["line"] for item in page["items"]] == [f"line {number}" for number in range(37, 43)]
+    assert (page["previous_offset"], page["next_offset"]) == (8 * 37, 8 * 43)
+    first = (await client.get(path, params={"at": "2001-01-01T00:00:00Z", "limit": 6})).json()
+    assert [item["line"] for item in first["items"]] == ["line 00", "line 01", "line 02"]
+    last = (await client.get(path, params={"at": "2033-01-01T00:00:00Z", "limit": 6})).json()
+    assert [item["line"] for item in last["items"]] == [f"line {number}" for number in range(94, 100)]
+    await rig.report(record.id, incarnation=record.incarnation + 1)
+    before = (await client.get(path, params={"at": at, "limit": 2})).json()
+    assert before["incarnation"] == record.incarnation, "that run was there then"
+
+
+async def test_a_page_is_in_one_place(client: httpx.AsyncClient, rig: Rig) -> None:
+    _, _, path = await talking(rig, b"one\n")
+    at = "2033-01-01T00:00:00Z"
+    for wrong in (
+        {"before": 3, "after": 1},
+        {"before": 3, "newest": "true"},
+        {"before": 3, "at": at},
+        {"at": at, "since": at},
+        {"at": at, "after": 0},
+    ):
+        answer = await client.get(path, params=wrong)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "BAD_REQUEST"), wrong
+    for wrong in ({"before": -1}, {"before": 2**63}, {"at": "yesterday"}):
+        assert (await client.get(path, params=wrong)).status_code in (400, 422), wrong
+
+
+async def test_what_lies_before_the_ring_waits_for_its_node(client: httpx.AsyncClient, rig: Rig) -> None:
+    _, node, path = await talking(rig, b"".join(b"%06d\n" % number for number in range(100_000)))
+    node.lacks("run_lists")
+    at = "2001-01-01T00:00:00Z"
+    answer = await client.get(path, params={"at": at})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "NOT_SUPPORTED")
+    del rig.sessions.links[NodeId("node-1")]
+    held = (await client.get(path, params={"before": 699_993, "limit": 2})).json()
+    assert [item["line"] for item in held["items"]] == ["099997", "099998"]
+    for params in ({"before": 1000}, {"at": at}):
+        answer = await client.get(path, params=params)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "NODE_OFFLINE")

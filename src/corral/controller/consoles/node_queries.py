@@ -57,7 +57,7 @@ class NodeConsoleQueries:
 
     async def ask(self, node_id: NodeId, query: ConsoleQuery) -> ConsoleSpan:
         """The node's answer. NODE_OFFLINE, CONSOLE_GONE, INVALID_PATTERN, NOT_SUPPORTED, TIMEOUT."""
-        return _span(query, await self._result(node_id, query))
+        return span_of(query, await self._result(node_id, query))
 
     async def runs(self, node_id: NodeId, query: ConsoleQuery) -> tuple[list[InstanceRun], bool]:
         """The runs of an instance on the node, ascending, and whether there are more. NODE_OFFLINE,
@@ -133,6 +133,14 @@ def offline(node_id: NodeId) -> CorralError:
     )
 
 
+def no_times(node_id: NodeId) -> CorralError:
+    return Rejected(
+        Code.NOT_SUPPORTED,
+        f"the daemon of node '{node_id}' cannot find a place in a console by its time",
+        hint="update it, or read with since and until",
+    )
+
+
 def _refusal(node_id: NodeId, failure: ConsoleQueryFailed) -> CorralError:
     code = Code.__members__.get(failure.error_code, Code.UNREACHABLE)
     if code is Code.NOT_FOUND:
@@ -141,7 +149,7 @@ def _refusal(node_id: NodeId, failure: ConsoleQueryFailed) -> CorralError:
     return kind(code, f"node '{node_id}': {failure.error_message[:_MAX_TEXT] or failure.error_code[:80]}")
 
 
-def _span(query: ConsoleQuery, result: ConsoleQueryResult) -> ConsoleSpan:
+def span_of(query: ConsoleQuery, result: ConsoleQueryResult) -> ConsoleSpan:
     """A node's answer as a span; blocks that overlap or are empty are left out."""
     pieces: list[Piece] = []
     times: list[tuple[int, int]] = []

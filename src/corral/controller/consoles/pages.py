@@ -21,12 +21,15 @@ _LONGEST_CHARACTER: Final = 4
 
 
 class ConsoleLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A line without its line break. A `partial` one continues in the next item."""
+    """A line without its line break. A `partial` one continues in the next item, a `continued` one began before it."""
 
     offset: int
     time: dt.datetime | None
     line: str
-    partial: Annotated[bool, msgspec.Meta(description="Cut at 16 KiB, or by a gap.")] = False
+    partial: Annotated[bool, msgspec.Meta(description="Cut at 16 KiB, by a gap, or by `before`.")] = False
+    continued: Annotated[
+        bool, msgspec.Meta(description="Its line began before this item, or the bytes before it are missing.")
+    ] = False
 
 
 class ConsoleGapShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -41,11 +44,13 @@ class ConsoleGapShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 class ConsolePage(msgspec.Struct, frozen=True, kw_only=True):
     """Lines from an offset on. `gap`: bytes before or among them are lost; `tail` is a last line without an
-    end, for information: it is repeated as an item once it is complete."""
+    end, for information: it is repeated as an item once it is complete. `previous_offset` is the `before` of the page
+    before this one, 0 when there is none."""
 
     incarnation: int
     items: list[ConsoleLine]
     next_offset: int
+    previous_offset: int
     gap: bool
     gaps: list[ConsoleGapShape]
     first_offset: int
@@ -70,10 +75,11 @@ def page_of(
     after: int | None,
     limit: int,
     final: bool,
+    continued: bool = False,
 ) -> ConsolePage:
     """Up to `limit` lines of a span that was read from `after` (None: from the oldest).
 
-    `final`: nothing follows, so a last line without an end is a line.
+    `final`: nothing follows, so a last line without an end is a line. `continued`: the first line began earlier.
     """
     items: list[ConsoleLine] = []
     times = Times(span.times)
@@ -82,21 +88,23 @@ def page_of(
     next_offset = span.next_offset
     for position, run in enumerate(joined):
         last = position == len(joined) - 1
-        used = _cut_lines(run, times, items, limit=limit)
+        used, begun = cut_lines(run, times, items, limit=limit, continued=continued or position > 0)
         left = run.data[used:]
         if len(items) == limit and left:
             next_offset = run.offset + used
             break
         if left and last and not final:
-            tail = _line(run, used, len(run.data), times, partial=True)
+            tail = line_of(run, used, len(run.data), times, partial=True, continued=begun)
             next_offset = tail.offset
         elif left:
-            items.append(_line(run, used, len(run.data), times, partial=not last))
+            items.append(line_of(run, used, len(run.data), times, partial=not last, continued=begun))
     gaps = _gaps(span, after, next_offset)
+    begin = items[0].offset if items else next_offset
     return ConsolePage(
         incarnation=incarnation,
         items=items,
         next_offset=next_offset,
+        previous_offset=begin if after is None else after,
         gap=bool(gaps),
         gaps=gaps,
         first_offset=span.first_offset,
@@ -111,9 +119,15 @@ def within(page: ConsolePage, *, since: dt.datetime | None, until: dt.datetime |
     for at, item in enumerate(items):
         if until is not None and item.time is not None and item.time >= until:
             return msgspec.structs.replace(
-                page, items=items[:at], next_offset=item.offset, end_offset=item.offset, tail=None
+                page,
+                items=items[:at],
+                next_offset=item.offset,
+                previous_offset=items[0].offset,
+                end_offset=item.offset,
+                tail=None,
             )
-    return msgspec.structs.replace(page, items=items)
+    begin = items[0].offset if since is not None and items else page.previous_offset
+    return msgspec.structs.replace(page, items=items, previous_offset=begin)
 
 
 def matches_of(span: ConsoleSpan, *, incarnation: Incarnation, limit: int) -> ConsolePage:
@@ -123,13 +137,14 @@ def matches_of(span: ConsoleSpan, *, incarnation: Incarnation, limit: int) -> Co
     for piece in span.pieces[:limit]:
         whole = piece.data.rstrip(b"\n")
         cut = whole_characters(whole[:LINE_BYTES])
-        items.append(_line(Piece(piece.offset, whole), 0, cut, times, partial=cut < len(whole)))
+        items.append(line_of(Piece(piece.offset, whole), 0, cut, times, partial=cut < len(whole)))
     return ConsolePage(
         incarnation=incarnation,
         items=items,
         next_offset=span.next_offset,
+        previous_offset=items[0].offset if items else span.next_offset,
         gap=bool(span.gaps),
-        gaps=[_gap_shape(gap) for gap in span.gaps],
+        gaps=[gap_shape(gap) for gap in span.gaps],
         first_offset=span.first_offset,
         end_offset=span.end_offset,
         tail=None,
@@ -173,37 +188,46 @@ def whole_characters(data: bytes) -> int:
     return len(data)
 
 
-def _cut_lines(run: Piece, times: Times, items: list[ConsoleLine], *, limit: int) -> int:
-    """Add the complete lines of contiguous bytes to `items`; returns the number of bytes used."""
+def cut_lines(
+    run: Piece, times: Times, items: list[ConsoleLine], *, limit: int, continued: bool = False
+) -> tuple[int, bool]:
+    """Add the complete lines of contiguous bytes to `items`; returns the number of bytes used, and whether what follows
+    continues a line. `continued`: the first of them does."""
     data = run.data
     at = 0
     while len(items) < limit:
         end = data.find(b"\n", at, at + LINE_BYTES + 1)
         if end >= 0:
-            items.append(_line(run, at, end, times))
-            at = end + 1
+            items.append(line_of(run, at, end, times, continued=continued))
+            at, continued = end + 1, False
         elif len(data) - at > LINE_BYTES:
             end = at + whole_characters(data[at : at + LINE_BYTES])
-            items.append(_line(run, at, end, times, partial=True))
-            at = end
+            items.append(line_of(run, at, end, times, partial=True, continued=continued))
+            at, continued = end, True
         else:
             break
-    return at
+    return at, continued
 
 
-def _line(run: Piece, start: int, end: int, times: Times, *, partial: bool = False) -> ConsoleLine:
+def line_of(
+    run: Piece, start: int, end: int, times: Times, *, partial: bool = False, continued: bool = False
+) -> ConsoleLine:
     offset = run.offset + start
     raw = run.data[start:end]
     if not partial and raw.endswith(b"\r"):
         raw = raw[:-1]
     return ConsoleLine(
-        offset=offset, time=times.at(offset), line=raw.decode("utf-8", "replace"), partial=partial
+        offset=offset,
+        time=times.at(offset),
+        line=raw.decode("utf-8", "replace"),
+        partial=partial,
+        continued=continued,
     )
 
 
 def _gaps(span: ConsoleSpan, after: int | None, next_offset: int) -> list[ConsoleGapShape]:
     found = [
-        _gap_shape(gap)
+        gap_shape(gap)
         for gap in span.gaps
         if gap.from_offset < next_offset and (after is None or gap.to_offset > after)
     ]
@@ -212,11 +236,11 @@ def _gaps(span: ConsoleSpan, after: int | None, next_offset: int) -> list[Consol
     begin = span.pieces[0].offset
     if begin > after and not any(gap.from_offset <= after and gap.to_offset >= begin for gap in found):
         missing = MissingBytes(after, begin, "not kept any more")
-        found.insert(0, _gap_shape(missing))
+        found.insert(0, gap_shape(missing))
     return found
 
 
-def _gap_shape(gap: MissingBytes) -> ConsoleGapShape:
+def gap_shape(gap: MissingBytes) -> ConsoleGapShape:
     return ConsoleGapShape(from_offset=gap.from_offset, to_offset=gap.to_offset, reason=gap.reason[:500])
 
 

@@ -38,6 +38,7 @@ class ConsoleRing:
         "capacity",
         "end",
         "nonce",
+        "oldest",
         "shared",
         "size",
         "writer",
@@ -49,6 +50,8 @@ class ConsoleRing:
         self.writer = writer
         """The node that writes it."""
         self.begin = begin
+        self.oldest = 0
+        """The first byte that the node keeps, as of its last answer."""
         self.end = begin
         self.size = 0
         self.capacity = capacity
@@ -175,7 +178,7 @@ class ConsoleRing:
             pieces=tuple(found),
             times=self._times(after, next_offset),
             gaps=tuple(g for g in self._gaps if g.to_offset > after and g.from_offset < next_offset),
-            first_offset=self.begin,
+            first_offset=min(self.oldest, self.begin),
             end_offset=self.end,
             next_offset=next_offset,
         )
@@ -192,13 +195,15 @@ class ConsoleRing:
             return None
         return self._since[at] if at < len(self._since) else self.end
 
-    def newest(self, lines: int) -> int:
-        """The offset of the last `lines` lines, as far as they are here."""
+    def newest(self, lines: int, before: int | None = None) -> int:
+        """The offset of the last `lines` lines, or of the last ones before an offset, as far as they are here."""
         missing = lines
-        for position in range(len(self._pieces) - 1, -1, -1):
+        stop = self.end if before is None else before
+        last = bisect.bisect_left(self._starts, stop) - 1
+        for position in range(last, -1, -1):
             piece = self._pieces[position]
-            end = len(piece.data)
-            if position == len(self._pieces) - 1 and piece.data.endswith(b"\n"):
+            end = min(len(piece.data), stop - piece.offset)
+            if position == last and piece.data.endswith(b"\n", 0, end):
                 end -= 1  # it ends the last line and begins none
             while (found := piece.data.rfind(b"\n", 0, end)) >= 0:
                 missing -= 1

@@ -27,6 +27,8 @@ from corral.wire.v1.instance_pb2 import ConsoleQuery, InstanceRun
 
 _MAX_OFFSET: Final = 2**63 - 1
 _MAX_HASH: Final = 128
+_PAGE: Final = 200
+_PAGES: Final = 20
 _OVER: Final = (InstanceState.STOPPED.value, InstanceState.CRASHED.value)
 
 
@@ -170,6 +172,21 @@ class InstanceRuns:
             reverse=True,
         )
         return RunList(runs=newest[:limit], more=more or len(newest) > limit, notes=notes)
+
+    async def running_at(self, record: InstanceRecord, at: dt.datetime) -> Incarnation:
+        """The last run that had begun then, as far as runs are known; the oldest known one when all began later."""
+        before: int | None = None
+        oldest = record.incarnation
+        for _ in range(_PAGES):
+            found = await self.listed(record, before=before, limit=_PAGE)
+            for run in found.runs:
+                oldest = Incarnation(run.incarnation)
+                if run.started_at is not None and run.started_at <= at:
+                    return oldest
+            if not found.more or not found.runs:
+                break
+            before = oldest
+        return oldest
 
     async def _asked(
         self, record: InstanceRecord, node: NodeId, before: int | None, limit: int

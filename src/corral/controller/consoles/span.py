@@ -99,3 +99,12 @@ def runs(pieces: Sequence[Piece]) -> list[Piece]:
             joined.append((piece.offset, [piece.data]))
         end = piece.end
     return [Piece(offset, parts[0] if len(parts) == 1 else b"".join(parts)) for offset, parts in joined]
+
+
+def without_first_byte(span: ConsoleSpan) -> ConsoleSpan:
+    """The span from its second byte on; one without any bytes as it is."""
+    if not span.pieces:
+        return span
+    first, *rest = span.pieces
+    kept = [Piece(first.offset + 1, first.data[1:])] if len(first.data) > 1 else []
+    return msgspec.structs.replace(span, pieces=(*kept, *rest))

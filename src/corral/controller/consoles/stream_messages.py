@@ -139,6 +139,7 @@ def gap_message(place: ConsolePlace, to: int, reason: str, *, late: bool = False
         incarnation=place.incarnation,
         items=[],
         next_offset=to,
+        previous_offset=place.offset,
         gap=True,
         gaps=[gap],
         first_offset=to,

@@ -40,6 +40,7 @@ from corral.controller.http.resources.groups import (
 )
 from corral.controller.http.resources.instances import (
     commands,
+    console_pages,
     consoles,
     crashes,
     instance_file_changes,
@@ -92,6 +93,7 @@ ROUTES: Final[tuple[Route, ...]] = with_description(
         *instance_files.ROUTES,
         *instance_file_changes.ROUTES,
         *runs.ROUTES,
+        *console_pages.ROUTES,
         *consoles.ROUTES,
         *templates.ROUTES,
         *template_versions.ROUTES,

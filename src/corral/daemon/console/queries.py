@@ -122,20 +122,31 @@ def answer_to(query: ConsoleQuery, directory: str) -> ConsoleQueryResult:
             _search(log, query, start, until, result)
         elif start < until:
             _read(log, query, start, until, result)
-        begin = start if query.since_ms > 0 else query.from_offset  # earlier lines were not requested
-        covered = (result.next_offset, until) if query.newest else (begin, result.next_offset)
-        for gap in log.gaps(*covered):
+        for gap in log.gaps(*_covered(query, start, until, result)):
             result.gaps.append(
                 ConsoleGap(from_offset=gap.from_offset, to_offset=gap.to_offset, reason=gap.reason)
             )
     return result
 
 
+def _covered(query: ConsoleQuery, start: int, until: int, result: ConsoleQueryResult) -> tuple[int, int]:
+    """The range whose gaps the answer has. Read backwards it begins one byte earlier, so that a gap right before the answer
+    is among them, and with the console where nothing lies before it."""
+    begin, at = query.from_offset, result.next_offset
+    if not query.newest:
+        return start if query.since_ms > 0 else begin, at  # earlier lines were not requested
+    if query.pattern:
+        return at, until
+    return 0 if query.to_offset and at <= result.first_offset else max(begin, at - 1), until
+
+
 def _read(log: ConsoleLog, query: ConsoleQuery, start: int, until: int, result: ConsoleQueryResult) -> None:
     """The first part of the range or the last, cut at line breaks where there are any."""
     limit = min(query.max_bytes or DEFAULT_ANSWER_BYTES, MAX_ANSWER_BYTES)
-    if query.newest and until - start > limit:
-        start = log.line_start(until - limit, until)
+    if query.newest:
+        until = log.stored_end(until)  # not only of a gap, however long it is
+        if until - start > limit:
+            start = log.line_start(until - limit, until)
     result.next_offset = start
     taken = 0
     for block in log.blocks(start, until):

@@ -13,8 +13,10 @@ from corral.domain.field_classes.field_class import FieldClass, fields
 
 GROUP_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     # controller.consoles.pages
-    "ConsolePage": fields(open="incarnation items next_offset gap gaps first_offset end_offset tail"),
-    "ConsoleLine": fields(open="offset time line partial"),
+    "ConsolePage": fields(
+        open="incarnation items next_offset previous_offset gap gaps first_offset end_offset tail"
+    ),
+    "ConsoleLine": fields(open="offset time line partial continued"),
     "ConsoleGapShape": fields(open="from_offset to_offset late", text="reason"),
     # controller.distribution.node_caches
     "CacheReport": fields(open="node total_bytes quota_bytes templates artifacts bootstraps failures"),

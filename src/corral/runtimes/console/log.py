@@ -230,6 +230,14 @@ class ConsoleLog:
             at = block.end
         return offset
 
+    def stored_end(self, offset: int) -> int:
+        """The end of the last byte that is stored before this offset; 0 when there is none."""
+        self._list()
+        for first in reversed(self._firsts):
+            if first < offset and (size := self._size(first)):
+                return min(offset, first + size)
+        return 0
+
     def release(self) -> None:
         """Close the files; reading again opens them again. An unlinked segment takes disk space until then."""
         if self._fd >= 0:

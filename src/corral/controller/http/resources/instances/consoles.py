@@ -1,4 +1,4 @@
-"""Consoles: in pages, searched, as a file, and live in both directions."""
+"""Consoles live: followed by server-sent events, and in both directions over a WebSocket."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from corral.controller.consoles.lookup import has_ended
-from corral.controller.consoles.pages import PATTERN_MAX, ConsolePage
 from corral.controller.consoles.reader import ConsoleReader
 from corral.controller.consoles.service import Consoles
 from corral.controller.consoles.stream_messages import (
@@ -21,8 +20,7 @@ from corral.controller.consoles.stream_messages import (
 )
 from corral.controller.events.frames import position_frame
 from corral.controller.events.hub import EventHub
-from corral.controller.http.messages.call import ApiCall, Query, TicketedQuery
-from corral.controller.http.messages.paging import Since, Until
+from corral.controller.http.messages.call import ApiCall, TicketedQuery
 from corral.controller.http.messages.request_decoder import BodyDecoder
 from corral.controller.http.messages.responses import ApiResponse, ErrorDetail, encode
 from corral.controller.http.pipeline.api_context import InstanceControl, ProcessContext
@@ -30,57 +28,29 @@ from corral.controller.http.pipeline.attempts import Attempts
 from corral.controller.http.pipeline.authentication import authorise
 from corral.controller.http.pipeline.idempotency import line_guard
 from corral.controller.http.pipeline.route_table import (
-    Download,
-    Read,
     Route,
     Socket,
     Stream,
     WriteText,
 )
 from corral.controller.http.pipeline.scoping import Scoping, check_scope
-from corral.controller.http.pipeline.sse_stream import Content, Pump, Write
+from corral.controller.http.pipeline.sse_stream import Pump, Write
 from corral.controller.http.resources.instances import command_input as commanding
+from corral.controller.http.resources.instances.console_pages import CONSOLE, Run, run_of
 from corral.controller.http.resources.instances.instances import CommandLine
 from corral.controller.state.cluster_state import ClusterState
-from corral.domain.groups.instance_records import InstanceRecord
-from corral.domain.ids import MAX_COUNTER, Incarnation, InstanceId
+from corral.domain.ids import MAX_COUNTER, InstanceId
 from corral.domain.permissions import Permission
-from corral.errors import Code, CorralError, Rejected
+from corral.errors import CorralError
 
 _CALM_TAIL_SECONDS: Final = 0.1
 """Between two writes of a line that has no end yet."""
 _DOWNLOAD: Final = b"application/octet-stream"
 
-Offset = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNTER, description="Byte offset to begin at.")]
-Run = Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNTER, description="Which run; without it the newest.")]
-Lines = Annotated[int, msgspec.Meta(ge=1, le=5000, description="Most lines of a page.")]
 Format = Annotated[
     Literal["lines", "blocks"],
     msgspec.Meta(description="Pages of lines, or text as it comes with no work per line."),
 ]
-
-
-class ConsoleQueryString(Query, frozen=True, kw_only=True):
-    after: Offset | None = None
-    limit: Lines = 500
-    incarnation: Run | None = None
-    newest: Annotated[bool, msgspec.Meta(description="The last lines instead; `after` is ignored.")] = False
-    since: Since | None = None
-    until: Until | None = None
-
-
-class SearchQuery(Query, frozen=True, kw_only=True):
-    pattern: Annotated[
-        str, msgspec.Meta(min_length=1, max_length=PATTERN_MAX, description="In RE2's syntax.")
-    ]
-    after: Offset = 0
-    limit: Lines = 500
-    incarnation: Run | None = None
-
-
-class DownloadQuery(TicketedQuery, frozen=True, kw_only=True):
-    after: Offset = 0
-    incarnation: Run | None = None
 
 
 class FollowQuery(TicketedQuery, frozen=True, kw_only=True):
@@ -101,73 +71,10 @@ class FollowQuery(TicketedQuery, frozen=True, kw_only=True):
     ) = None
 
 
-def _run(state: ClusterState, id: str, asked: int | None) -> tuple[InstanceRecord, Incarnation]:
-    """The instance and the run that is meant; NOT_FOUND for one that was never started."""
-    record = state.instances.require(id).record
-    if asked is None:
-        return record, record.incarnation
-    if asked > record.incarnation:
-        raise Rejected(
-            Code.NOT_FOUND,
-            f"instance '{record.id}' has no run {asked} yet",
-            hint=f"the newest is {record.incarnation}",
-            field="incarnation",
-        )
-    return record, Incarnation(asked)
-
-
-async def read_console(
-    state: ClusterState, consoles: Consoles, call: ApiCall[None, ConsoleQueryString]
-) -> ConsolePage:
-    query = call.query
-    record, incarnation = _run(state, call.path["id"], query.incarnation)
-    if query.newest and (query.since is not None or query.until is not None):
-        raise Rejected(
-            Code.BAD_REQUEST,
-            "newest is for a console as a whole: leave it out with since or until",
-            field="newest",
-        )
-    return await consoles.lookup.page(
-        record,
-        incarnation,
-        after=query.after,
-        limit=query.limit,
-        newest=query.newest,
-        since=query.since,
-        until=query.until,
-    )
-
-
-async def search_console(
-    state: ClusterState, consoles: Consoles, call: ApiCall[None, SearchQuery]
-) -> ConsolePage:
-    query = call.query
-    record, incarnation = _run(state, call.path["id"], query.incarnation)
-    return await consoles.lookup.search(
-        record, incarnation, pattern=query.pattern, after=query.after, limit=query.limit
-    )
-
-
-async def download_console(
-    state: ClusterState, consoles: Consoles, call: ApiCall[None, DownloadQuery]
-) -> Content:
-    record, incarnation = _run(state, call.path["id"], call.query.incarnation)
-    pieces = consoles.lookup.everything(record, incarnation, after=call.query.after)
-    # Found before the answer begins: what is not there is a refusal, not half a file.
-    first = await anext(pieces, b"")
-
-    async def pump(write: Write) -> None:
-        await write(first)
-        async for piece in pieces:
-            await write(piece)
-
-    return Content(pump=pump, content_type=_DOWNLOAD, filename=f"{record.id}.{incarnation}.log")
-
-
 def _reader(state: ClusterState, consoles: Consoles, call: ApiCall[None, FollowQuery]) -> ConsoleReader:
     """A reader at the place the caller wants. One that comes back knows it better than its address."""
     query = call.query
-    record, incarnation = _run(state, call.path["id"], query.incarnation)
+    record, incarnation = run_of(state, call.path["id"], query.incarnation)
     offset = query.after
     resumed = parse_place(call.last_event_id or query.resume)
     if resumed is not None:
@@ -329,38 +236,10 @@ async def open_console(
     return ConsoleDialogue(view, instances=instances, attempts=attempts, call=call)
 
 
-_CONSOLE: Final = "/api/v1/instances/{id}/console"
-
 ROUTES: Final[tuple[Route, ...]] = (
-    Read(
-        method="GET",
-        path=_CONSOLE,
-        permission=Permission.INSTANCES_CONSOLE,
-        summary="Read a console, from an offset on or its newest lines",
-        query=ConsoleQueryString,
-        response=ConsolePage,
-        handler=read_console,
-    ),
-    Read(
-        method="GET",
-        path=f"{_CONSOLE}/search",
-        permission=Permission.INSTANCES_CONSOLE,
-        summary="Lines of a console that match a pattern",
-        query=SearchQuery,
-        response=ConsolePage,
-        handler=search_console,
-    ),
-    Download(
-        method="GET",
-        path=f"{_CONSOLE}/download",
-        permission=Permission.INSTANCES_CONSOLE,
-        summary="A console as it is, byte by byte",
-        query=DownloadQuery,
-        handler=download_console,
-    ),
     Stream(
         method="GET",
-        path=f"{_CONSOLE}/stream",
+        path=f"{CONSOLE}/stream",
         permission=Permission.INSTANCES_CONSOLE,
         summary="Follow a console from run to run",
         query=FollowQuery,
@@ -368,7 +247,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     Socket(
         method="GET",
-        path=f"{_CONSOLE}/ws",
+        path=f"{CONSOLE}/ws",
         permission=Permission.INSTANCES_CONSOLE,
         summary="Follow a console and send commands, over a WebSocket",
         query=FollowQuery,

@@ -1,0 +1,188 @@
+"""Consoles: in pages forwards, backwards and around a time, searched, and as a file."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Annotated, Final
+
+import msgspec
+
+from corral.controller.consoles.pages import PATTERN_MAX, ConsolePage
+from corral.controller.consoles.service import Consoles
+from corral.controller.http.messages.call import ApiCall, Query, TicketedQuery
+from corral.controller.http.messages.paging import Since, Until
+from corral.controller.http.pipeline.route_table import Download, Read, Route
+from corral.controller.http.pipeline.sse_stream import Content, Write
+from corral.controller.state.cluster_state import ClusterState
+from corral.domain.groups.instance_records import InstanceRecord
+from corral.domain.ids import MAX_COUNTER, Incarnation
+from corral.domain.permissions import Permission
+from corral.errors import Code, Rejected
+
+CONSOLE: Final = "/api/v1/instances/{id}/console"
+_DOWNLOAD: Final = b"application/octet-stream"
+
+Offset = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNTER, description="Byte offset to begin at.")]
+Run = Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNTER, description="Which run; without it the newest.")]
+Lines = Annotated[int, msgspec.Meta(ge=1, le=5000, description="Most lines of a page.")]
+
+
+class ConsoleQueryString(Query, frozen=True, kw_only=True):
+    after: Offset | None = None
+    before: (
+        Annotated[
+            int,
+            msgspec.Meta(ge=0, le=MAX_COUNTER, description="The lines that end before this byte offset."),
+        ]
+        | None
+    ) = None
+    at: (
+        Annotated[
+            dt.datetime,
+            msgspec.Meta(
+                tz=True,
+                description="The lines around this time, of the run that there was then or of the one that is named.",
+            ),
+        ]
+        | None
+    ) = None
+    limit: Lines = 500
+    incarnation: Run | None = None
+    newest: Annotated[bool, msgspec.Meta(description="The last lines instead; `after` is ignored.")] = False
+    since: Since | None = None
+    until: Until | None = None
+
+
+class SearchQuery(Query, frozen=True, kw_only=True):
+    pattern: Annotated[
+        str, msgspec.Meta(min_length=1, max_length=PATTERN_MAX, description="In RE2's syntax.")
+    ]
+    after: Offset = 0
+    limit: Lines = 500
+    incarnation: Run | None = None
+
+
+class DownloadQuery(TicketedQuery, frozen=True, kw_only=True):
+    after: Offset = 0
+    incarnation: Run | None = None
+
+
+def run_of(state: ClusterState, id: str, asked: int | None) -> tuple[InstanceRecord, Incarnation]:
+    """The instance and the run that is meant; NOT_FOUND for one that was never started."""
+    record = state.instances.require(id).record
+    if asked is None:
+        return record, record.incarnation
+    if asked > record.incarnation:
+        raise Rejected(
+            Code.NOT_FOUND,
+            f"instance '{record.id}' has no run {asked} yet",
+            hint=f"the newest is {record.incarnation}",
+            field="incarnation",
+        )
+    return record, Incarnation(asked)
+
+
+async def read_console(
+    state: ClusterState, consoles: Consoles, call: ApiCall[None, ConsoleQueryString]
+) -> ConsolePage:
+    query = call.query
+    record, incarnation = run_of(state, call.path["id"], query.incarnation)
+    _refuse_two_places(query)
+    if query.before is not None:
+        return await consoles.lookup.before(record, incarnation, query.before, limit=query.limit)
+    if query.at is not None:
+        if query.incarnation is None:
+            incarnation = await consoles.runs.running_at(record, query.at)
+        return await consoles.lookup.around(record, incarnation, query.at, limit=query.limit)
+    return await consoles.lookup.page(
+        record,
+        incarnation,
+        after=query.after,
+        limit=query.limit,
+        newest=query.newest,
+        since=query.since,
+        until=query.until,
+    )
+
+
+def _refuse_two_places(query: ConsoleQueryString) -> None:
+    """BAD_REQUEST for a page that would have to be in two places."""
+    timed = query.since is not None or query.until is not None
+    if query.newest and timed:
+        raise Rejected(
+            Code.BAD_REQUEST,
+            "newest is for a console as a whole: leave it out with since or until",
+            field="newest",
+        )
+    for name in ("before", "at"):
+        if getattr(query, name) is None:
+            continue
+        others = {
+            "after": query.after,
+            "before": query.before,
+            "at": query.at,
+            "newest": query.newest or None,
+        }
+        second = next((other for other in others if other != name and others[other] is not None), None)
+        if second is not None or timed:
+            raise Rejected(
+                Code.BAD_REQUEST,
+                f"{name} names the place of a page: leave out {second or 'since and until'}",
+                field=name,
+            )
+
+
+async def search_console(
+    state: ClusterState, consoles: Consoles, call: ApiCall[None, SearchQuery]
+) -> ConsolePage:
+    query = call.query
+    record, incarnation = run_of(state, call.path["id"], query.incarnation)
+    return await consoles.lookup.search(
+        record, incarnation, pattern=query.pattern, after=query.after, limit=query.limit
+    )
+
+
+async def download_console(
+    state: ClusterState, consoles: Consoles, call: ApiCall[None, DownloadQuery]
+) -> Content:
+    record, incarnation = run_of(state, call.path["id"], call.query.incarnation)
+    pieces = consoles.lookup.everything(record, incarnation, after=call.query.after)
+    # Found before the answer begins: what is not there is a refusal, not half a file.
+    first = await anext(pieces, b"")
+
+    async def pump(write: Write) -> None:
+        await write(first)
+        async for piece in pieces:
+            await write(piece)
+
+    return Content(pump=pump, content_type=_DOWNLOAD, filename=f"{record.id}.{incarnation}.log")
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Read(
+        method="GET",
+        path=CONSOLE,
+        permission=Permission.INSTANCES_CONSOLE,
+        summary="Read a console, from an offset on or its newest lines",
+        query=ConsoleQueryString,
+        response=ConsolePage,
+        handler=read_console,
+    ),
+    Read(
+        method="GET",
+        path=f"{CONSOLE}/search",
+        permission=Permission.INSTANCES_CONSOLE,
+        summary="Lines of a console that match a pattern",
+        query=SearchQuery,
+        response=ConsolePage,
+        handler=search_console,
+    ),
+    Download(
+        method="GET",
+        path=f"{CONSOLE}/download",
+        permission=Permission.INSTANCES_CONSOLE,
+        summary="A console as it is, byte by byte",
+        query=DownloadQuery,
+        handler=download_console,
+    ),
+)
