@@ -213,12 +213,21 @@ class StandInNode:
     def _found(self, query: ConsoleQuery) -> ConsoleQueryResult:
         key = (query.instance_id, query.incarnation)
         pattern = re2.compile(query.pattern.encode())
-        blocks = []
+        data = bytes(self.kept[key])
+        until = min(query.to_offset or len(data), len(data))
+        hits = []
         at = query.from_offset
-        for line in bytes(self.kept[key][at:]).splitlines(keepends=True):
-            if len(blocks) == query.max_lines:
-                break
+        for line in data[at:until].splitlines(keepends=True):
             if pattern.search(line.rstrip(b"\n")):
-                blocks.append(self._block(key, at, line))
+                hits.append((at, line))
             at += len(line)
-        return ConsoleQueryResult(blocks=blocks, end_offset=len(self.kept[key]), next_offset=at)
+        chosen = hits[-query.max_lines :] if query.newest else hits[: query.max_lines]
+        over = len(chosen) == len(hits)
+        reached = chosen[0][0] if query.newest and not over else 0 if query.newest else until
+        if not query.newest and not over:
+            reached = chosen[-1][0] + len(chosen[-1][1])
+        return ConsoleQueryResult(
+            blocks=[self._block(key, at, line) for at, line in chosen],
+            end_offset=len(data),
+            next_offset=reached,
+        )

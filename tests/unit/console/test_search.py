@@ -97,7 +97,7 @@ def test_paging_backward_sees_every_match_once(consoles):
 
 def test_a_search_looks_at_no_more_than_its_bound_and_goes_on_there(consoles):
     console = consoles(segment_bytes=32 << 20)
-    size = searching.MAX_SCAN_BYTES + 1000
+    size = searching.MAX_SCAN_BYTES + (2 << 20)
     with (console.directory / "00000000000000000000.log").open("wb") as file:
         file.truncate(size)
         file.seek(size - 5)
@@ -106,3 +106,31 @@ def test_a_search_looks_at_no_more_than_its_bound_and_goes_on_there(consoles):
     assert (first.found, first.next_offset) == ((), searching.MAX_SCAN_BYTES)
     rest = search(console.log, Pattern("hit"), first.next_offset, size, max_lines=10, max_bytes=1000)
     assert [hit.data for hit in rest.found] == [b"hit\n"]
+
+
+def test_a_line_at_the_bound_of_a_search_is_found_once_and_as_a_whole(consoles):
+    """Forwards and backwards a search stops where a line begins, not within one."""
+    console = consoles(segment_bytes=32 << 20)
+    bound = searching.MAX_SCAN_BYTES
+    size = 2 * bound
+    with (console.directory / "00000000000000000000.log").open("wb") as file:
+        file.truncate(size)
+        file.seek(bound - 10)
+        file.write(b"\nthe whole hit\n")
+        file.seek(size - 1)
+        file.write(b"\n")
+    for newest in (False, True):
+        found, low, high = [], 0, size
+        for _ in range(3):
+            page = search(
+                console.log,
+                Pattern("^the whole hit$|^[a-z ]*hit$"),
+                low,
+                high,
+                max_lines=9,
+                max_bytes=99,
+                newest=newest,
+            )
+            found += page.found
+            low, high = (0, page.next_offset) if newest else (page.next_offset, size)
+        assert [(hit.offset, hit.data) for hit in found] == [(bound - 9, b"the whole hit\n")], newest

@@ -10,7 +10,7 @@ import msgspec
 
 from corral.controller.consoles.back_pages import SpanStart, page_before
 from corral.controller.consoles.node_queries import ANSWER_BYTES, NodeConsoleQueries, no_times, offline
-from corral.controller.consoles.pages import ConsolePage, check_pattern, matches_of, page_of, within
+from corral.controller.consoles.pages import ConsolePage, page_of, within
 from corral.controller.consoles.rings import Rings
 from corral.controller.consoles.run_list import node_of
 from corral.controller.consoles.span import EMPTY, ConsoleSpan, MissingBytes, without_first_byte
@@ -246,23 +246,6 @@ class ConsoleLookup:
             instance_id=record.id, incarnation=incarnation, from_offset=after, max_bytes=max_bytes
         )
         return await self._ask(record, incarnation, query)
-
-    async def search(
-        self, record: InstanceRecord, incarnation: Incarnation, *, pattern: str, after: int, limit: int
-    ) -> ConsolePage:
-        """Lines that match, searched on the node. INVALID_PATTERN is raised without a query."""
-        query = ConsoleQuery(
-            instance_id=record.id,
-            incarnation=incarnation,
-            from_offset=after,
-            pattern=check_pattern(pattern),
-            max_lines=limit,
-            max_bytes=ANSWER_BYTES,
-        )
-        if never_ran(record, incarnation):
-            return matches_of(EMPTY, incarnation=incarnation, limit=limit)
-        found = await self._history.ask(node_of(record, incarnation), query)
-        return matches_of(found, incarnation=incarnation, limit=limit)
 
     async def everything(
         self, record: InstanceRecord, incarnation: Incarnation, *, after: int

@@ -168,5 +168,5 @@ def span_of(query: ConsoleQuery, result: ConsoleQueryResult) -> ConsoleSpan:
         gaps=tuple(gap for _, gap in sorted(gaps.items())),
         first_offset=result.first_offset,
         end_offset=max(result.end_offset, end if pieces else 0),
-        next_offset=max(result.next_offset, end),
+        next_offset=result.next_offset if query.newest else max(result.next_offset, end),
     )

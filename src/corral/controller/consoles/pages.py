@@ -1,4 +1,4 @@
-"""Console bytes as the API returns them: lines in pages, text in blocks, lines that match a pattern.
+"""Console bytes as the API returns them: lines in pages, text in blocks.
 
 The bytes are untrusted: what is not UTF-8 is replaced, a line is cut after `LINE_BYTES`, and nothing is
 interpreted. Escape codes stay in the text as plain characters; the code that displays it has to neutralise
@@ -14,7 +14,6 @@ import msgspec
 
 from corral.controller.consoles.span import ConsoleSpan, MissingBytes, Piece, Times, runs
 from corral.domain.ids import Incarnation
-from corral.domain.patterns import compile_pattern
 
 LINE_BYTES: Final = 16 * 1024
 _LONGEST_CHARACTER: Final = 4
@@ -130,27 +129,6 @@ def within(page: ConsolePage, *, since: dt.datetime | None, until: dt.datetime |
     return msgspec.structs.replace(page, items=items, previous_offset=begin)
 
 
-def matches_of(span: ConsoleSpan, *, incarnation: Incarnation, limit: int) -> ConsolePage:
-    """A page whose pieces are one matching line each."""
-    times = Times(span.times)
-    items = []
-    for piece in span.pieces[:limit]:
-        whole = piece.data.rstrip(b"\n")
-        cut = whole_characters(whole[:LINE_BYTES])
-        items.append(line_of(Piece(piece.offset, whole), 0, cut, times, partial=cut < len(whole)))
-    return ConsolePage(
-        incarnation=incarnation,
-        items=items,
-        next_offset=span.next_offset,
-        previous_offset=items[0].offset if items else span.next_offset,
-        gap=bool(span.gaps),
-        gaps=[gap_shape(gap) for gap in span.gaps],
-        first_offset=span.first_offset,
-        end_offset=span.end_offset,
-        tail=None,
-    )
-
-
 def texts_of(span: ConsoleSpan, *, after: int, final: bool) -> list[ConsoleText]:
     """The span as text, one piece for each contiguous part; an incomplete character is left for the next
     read."""
@@ -242,12 +220,3 @@ def _gaps(span: ConsoleSpan, after: int | None, next_offset: int) -> list[Consol
 
 def gap_shape(gap: MissingBytes) -> ConsoleGapShape:
     return ConsoleGapShape(from_offset=gap.from_offset, to_offset=gap.to_offset, reason=gap.reason[:500])
-
-
-PATTERN_MAX: Final = 1000
-
-
-def check_pattern(pattern: str) -> str:
-    """The pattern itself; INVALID_PATTERN with RE2's message when it is invalid."""
-    compile_pattern(pattern, field="pattern")
-    return pattern

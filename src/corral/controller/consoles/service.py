@@ -11,6 +11,7 @@ from corral.controller.consoles.lookup import ConsoleLookup, has_ended
 from corral.controller.consoles.node_queries import BytesUploads, NodeConsoleQueries
 from corral.controller.consoles.rings import TOTAL_BYTES, ConsoleRing, Rings, Run
 from corral.controller.consoles.run_list import InstanceRuns, was_given
+from corral.controller.consoles.searches import ConsoleSearches
 from corral.controller.consoles.span import missing_bytes
 from corral.controller.consoles.watchers import InputLines, Watchers
 from corral.controller.events.hub import EventHub
@@ -67,6 +68,7 @@ class Consoles:
         self.rings: Final = Rings(is_live=self._is_live, total_bytes=total_bytes)
         self.runs: Final = InstanceRuns(state=state, history=self.history, rings=self.rings, clock=clock)
         self.lookup: Final = ConsoleLookup(rings=self.rings, history=self.history, links=links)
+        self.searches: Final = ConsoleSearches(history=self.history, runs=self.runs, clock=clock)
         self.patience_seconds = patience_seconds
         self.input_lines: Final = InputLines(clock=clock)
         self._watchers: Final = Watchers(clock=clock)

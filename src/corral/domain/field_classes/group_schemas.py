@@ -17,6 +17,11 @@ GROUP_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
         open="incarnation items next_offset previous_offset gap gaps first_offset end_offset tail"
     ),
     "ConsoleLine": fields(open="offset time line partial continued"),
+    # controller.consoles.searches
+    "ConsoleMatches": fields(
+        open="items next notes incarnation next_offset gap gaps first_offset end_offset"
+    ),
+    "ConsoleMatch": fields(open="incarnation offset time line match partial"),
     "ConsoleGapShape": fields(open="from_offset to_offset late", text="reason"),
     # controller.distribution.node_caches
     "CacheReport": fields(open="node total_bytes quota_bytes templates artifacts bootstraps failures"),

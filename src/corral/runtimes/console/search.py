@@ -90,7 +90,7 @@ def search(
 def _forward(log: ConsoleLog, pattern: Pattern, start: int, end: int, max_lines: int, max_bytes: int) -> Hits:
     found: list[SearchHit] = []
     size = 0
-    limit = min(end, start + MAX_SCAN_BYTES)
+    limit = end if end - start <= MAX_SCAN_BYTES else log.line_start(start + MAX_SCAN_BYTES, end)
     for data, offset in _windows(log, start, limit):
         for hit in pattern.hits(data, offset):
             if found and size + len(hit.data) > max_bytes:
@@ -109,8 +109,12 @@ def _backward(
     size = 0
     floor = max(start, end - MAX_SCAN_BYTES)
     high = end
-    while high > floor:
+    last = False
+    while high > floor and not last:
         low = max(floor, high - _WINDOW_BYTES)
+        last = (
+            low == floor
+        )  # what is left of it there is the end of a line, which the next search has as a whole
         if low > start:
             low = min(log.line_start(low, high), high - 1)
         for hit in reversed([h for data, at in _windows(log, low, high) for h in pattern.hits(data, at)]):

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
-from corral.controller.consoles.pages import PATTERN_MAX, ConsolePage
+from corral.controller.consoles.pages import ConsolePage
+from corral.controller.consoles.searches import ConsoleMatches, SearchPlace
 from corral.controller.consoles.service import Consoles
 from corral.controller.http.messages.call import ApiCall, Query, TicketedQuery
-from corral.controller.http.messages.paging import Since, Until
+from corral.controller.http.messages.paging import PageCursor, Since, Until, decode_cursor, encode_cursor
 from corral.controller.http.pipeline.route_table import Download, Read, Route
 from corral.controller.http.pipeline.sse_stream import Content, Write
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import MAX_COUNTER, Incarnation
+from corral.domain.patterns import PATTERN_MAX, compile_bytes
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 
 CONSOLE: Final = "/api/v1/instances/{id}/console"
+_SEARCH: Final = "console-search"
 _DOWNLOAD: Final = b"application/octet-stream"
 
 Offset = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNTER, description="Byte offset to begin at.")]
@@ -58,8 +61,23 @@ class SearchQuery(Query, frozen=True, kw_only=True):
         str, msgspec.Meta(min_length=1, max_length=PATTERN_MAX, description="In RE2's syntax.")
     ]
     after: Offset = 0
+    before: (
+        Annotated[
+            int,
+            msgspec.Meta(ge=0, le=MAX_COUNTER, description="Search backwards from this byte offset."),
+        ]
+        | None
+    ) = None
+    newest: Annotated[bool, msgspec.Meta(description="Search backwards from the end.")] = False
     limit: Lines = 500
     incarnation: Run | None = None
+    runs: Annotated[
+        Literal["one", "all"],
+        msgspec.Meta(
+            description="`all`: one run after the other, from the oldest or with `newest` from the newest."
+        ),
+    ] = "one"
+    cursor: PageCursor | None = None
 
 
 class DownloadQuery(TicketedQuery, frozen=True, kw_only=True):
@@ -134,12 +152,30 @@ def _refuse_two_places(query: ConsoleQueryString) -> None:
 
 async def search_console(
     state: ClusterState, consoles: Consoles, call: ApiCall[None, SearchQuery]
-) -> ConsolePage:
+) -> ConsoleMatches:
     query = call.query
     record, incarnation = run_of(state, call.path["id"], query.incarnation)
-    return await consoles.lookup.search(
-        record, incarnation, pattern=query.pattern, after=query.after, limit=query.limit
-    )
+    compile_bytes(query.pattern, field="pattern")
+    position = decode_cursor(_SEARCH, query.cursor)
+    if position is not None:
+        place = SearchPlace.parse(position)
+        run_of(state, call.path["id"], place.incarnation)
+    elif query.runs == "all":
+        if query.incarnation is not None or query.before is not None or query.after:
+            raise Rejected(
+                Code.BAD_REQUEST,
+                "runs=all begins at one end: leave out incarnation, after and before",
+                hint="newest=true begins at the other end, and a cursor leads on",
+                field="runs",
+            )
+        place = await consoles.searches.first_place(record, backwards=query.newest)
+    else:
+        backwards = query.newest or query.before is not None
+        offset = query.before if backwards else query.after
+        place = SearchPlace(backwards=backwards, every_run=False, incarnation=incarnation, offset=offset)
+    found = await consoles.searches.search(record, place, pattern=query.pattern, limit=query.limit)
+    following = encode_cursor(_SEARCH, found.next) if found.next is not None else None
+    return msgspec.structs.replace(found, next=following)
 
 
 async def download_console(
@@ -172,9 +208,9 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="GET",
         path=f"{CONSOLE}/search",
         permission=Permission.INSTANCES_CONSOLE,
-        summary="Lines of a console that match a pattern",
+        summary="Lines of a console that match a pattern, of one run or of all",
         query=SearchQuery,
-        response=ConsolePage,
+        response=ConsoleMatches,
         handler=search_console,
     ),
     Download(
