@@ -81,15 +81,17 @@ class Console:
 
     def _page(self, request: Request) -> Answer:
         begin = int(str(request.query.get("after", 0)))
-        lines = self.text[begin:].split("\n")[:-1]
+        end = int(str(request.query.get("before", len(self.text))))
+        lines = self.text[begin:end].split("\n")[:-1]
         whole = sum(len(line) + 1 for line in lines) + begin
-        if request.query.get("newest"):
+        if request.query.get("newest") or "before" in request.query:
             lines = lines[-int(str(request.query["limit"])) :]
         items = [{"offset": 0, "time": None, "line": line} for line in lines]
         page = {
             "incarnation": RUN,
             "items": items,
             "next_offset": whole,
+            "previous_offset": whole - sum(len(line) + 1 for line in lines),
             "gap": False,
             "gaps": [],
             "first_offset": 0,

@@ -69,13 +69,49 @@ def test_following_goes_on_across_a_broken_connection_and_ends_with_the_run(
 
 
 def test_a_search_prints_matches_and_fails_without_any(corral: Corral, server: StandIn) -> None:
-    page = {"items": [{"line": "found it"}], "next_offset": 9, "end_offset": 9, "gaps": []}
+    page = {"items": [{"line": "found it"}], "next": None, "notes": []}
     server.answers["GET", "/api/v1/instances/lobby-1/console/search"] = (200, page)
     done = corral("instance", "search", "lobby-1", "fo+und")
     assert (done.returncode, done.stdout) == (0, "found it\n")
     assert server.requests[0].query["pattern"] == "fo+und"
     server.answers["GET", "/api/v1/instances/lobby-1/console/search"] = (200, {**page, "items": []})
     assert corral("instance", "search", "lobby-1", "x").returncode == 1
+
+
+def test_a_search_goes_on_over_all_runs_and_backwards(corral: Corral, server: StandIn) -> None:
+    def answer(request: Request) -> tuple[int, object]:
+        item = {"line": "found it", "incarnation": 1025 if "cursor" not in request.query else 1024}
+        following = None if "cursor" in request.query else "more"
+        return 200, {"items": [item], "next": following, "notes": ["run 1023 was not searched: gone"]}
+
+    server.answers["GET", "/api/v1/instances/lobby-1/console/search"] = answer
+    done = corral("instance", "search", "lobby-1", "fo+und", "--all-runs", "--last")
+    assert (done.returncode, done.stdout) == (0, "1025: found it\n1024: found it\n")
+    assert done.stderr.count("run 1023 was not searched") == 1
+    assert [request.query.get("newest") for request in server.requests] == ["true", "true"]
+    wrong = corral("instance", "search", "lobby-1", "x", "--all-runs", "--before", "5")
+    assert (wrong.returncode, "--all-runs" in wrong.stderr) == (2, True)
+
+
+def test_lines_before_an_offset_and_around_a_time_are_a_page_of_logs(
+    corral: Corral, console: Console, server: StandIn
+) -> None:
+    console.write("one\ntwo\nthree\n")
+    done = corral("instance", "logs", "lobby-1", "--before", "8", "-n", "1")
+    assert (done.returncode, done.stdout) == (0, "two\n")
+    assert f"--run {RUN} --before 4" in done.stderr
+    assert corral("instance", "logs", "lobby-1", "--at", "2026-01-02T03:04:05Z").returncode == 0
+    assert server.requests[-1].query["at"] == "2026-01-02T03:04:05.000Z"
+    for wrong in (["--at", "1h", "--before", "3"], ["--before", "3", "-f"], ["--at", "1h", "--since", "2h"]):
+        assert corral("instance", "logs", "lobby-1", *wrong).returncode == 2, wrong
+
+
+def test_a_console_begins_with_more_old_lines_than_a_page_has(corral: Corral, console: Console) -> None:
+    lines = [f"line {number}" for number in range(12_000)]
+    console.write("\n".join(lines) + "\n")
+    console.end(state="STOPPED", incarnation=RUN, exit=None)
+    done = corral("instance", "console", "lobby-1", "-n", "11000", input="")
+    assert (done.returncode, done.stdout.splitlines()) == (0, lines[1000:]), done.stderr
 
 
 def test_a_download_is_saved_byte_by_byte_and_a_broken_one_fails(

@@ -17,7 +17,7 @@ from corral.cli.instance.runs import chosen_run, each_run, run_option
 from corral.cli.instance.waits import INSTANCES
 from corral.cli.terminal.console_line import gap_text
 from corral.cli.terminal.output import Item, show_streamed
-from corral.cli.terminal.values import check_times, local_time, time_options
+from corral.cli.terminal.values import Moment, check_times, local_time, time_options
 from corral.errors import counted
 
 PAGE: Final = 5000
@@ -42,6 +42,12 @@ def console_path(id: str) -> str:
 @time_options("lines")
 @click.option("-t", "--timestamps", is_flag=True, help="Show the time of each line.")
 @click.option("--after", type=click.IntRange(0), metavar="OFFSET", help="Everything from this offset.")
+@click.option(
+    "--before", type=click.IntRange(0), metavar="OFFSET", help="The lines that end before this offset."
+)
+@click.option(
+    "--at", type=Moment(), metavar="TIME", help="The lines around this time, of the run there was then."
+)
 @click.option("-p", "--previous", is_flag=True, help="The run before the newest.")
 @click.option("--raw", is_flag=True, help="Pass the instance's own escape sequences to the terminal.")
 @run_option
@@ -55,6 +61,8 @@ def logs(
     until: str | None,
     timestamps: bool,
     after: int | None,
+    before: int | None,
+    at: str | None,
     previous: bool,
     raw: bool,
     incarnation: int | None,
@@ -62,15 +70,19 @@ def logs(
     """Print what an instance wrote. With --since or --until of every run in that time, else of one."""
     check_times(since, until)
     timed = since is not None or until is not None
-    if follow and until is not None:
-        raise WrongUsage("--follow goes on for ever and --until does not", hint="leave one of them out")
-    if timed and after is not None:
-        raise WrongUsage("--after is a place and --since a time", hint="leave one of them out")
+    _check_place(
+        follow,
+        until,
+        {"--since and --until": timed or None, "--after": after, "--before": before, "--at": at},
+    )
     if tail == 0 and not follow:
         raise WrongUsage("--tail 0 shows nothing", hint="add -f to see what comes")
     run = chosen_run(session, id, incarnation, previous=previous)
     show = Printer(session.output, raw=raw, timestamps=timestamps)
     lines = Lines(session, id, show)
+    if before is not None or at is not None:
+        lines.page({"before": before, "at": at, "incarnation": run}, _TAIL if tail is None else tail)
+        return 0
     if timed or after is not None:
         lines.last = collections.deque(maxlen=tail) if tail is not None else None
         place = lines.between(run, since, until) if timed else lines.from_offset(run, after or 0)
@@ -82,13 +94,27 @@ def logs(
     return 1 if lines.missing else 0
 
 
+def _check_place(follow: bool, until: str | None, places: dict[str, Any]) -> None:
+    """Refuse two places, and to follow from where something ends."""
+    given = [name for name, value in places.items() if value is not None]
+    if follow and until is not None:
+        raise WrongUsage("--follow goes on for ever and --until does not", hint="leave one of them out")
+    if len(given) > 1:
+        raise WrongUsage(f"{given[0]} and {given[1]} are two places", hint="leave one of them out")
+    if follow and given in (["--before"], ["--at"]):
+        raise WrongUsage(
+            f"{given[0]} shows some lines and --follow all that come", hint="leave one of them out"
+        )
+
+
 class Printer:
     """Lines in the form that was asked for; on a terminal nothing in them is obeyed."""
 
-    def __init__(self, output: str, *, raw: bool, timestamps: bool = False) -> None:
+    def __init__(self, output: str, *, raw: bool, timestamps: bool = False, runs: bool = False) -> None:
         self._output = output
         self._neutral = not raw and sys.stdout.isatty()
         self._timestamps = timestamps
+        self._runs = runs
 
     def items(self, items: list[Any]) -> None:
         for item in items:
@@ -100,6 +126,8 @@ class Printer:
             from corral.cli.terminal.console_line import neutral
 
             text = neutral(text)
+        if self._runs:
+            text = f"{item.get('incarnation')}: {text}"
         return f"{local_time(item.get('time'))} {text}" if self._timestamps else text
 
 
@@ -127,6 +155,14 @@ class Lines:
             if not follow and page.get("tail"):
                 self._show.items([page["tail"]])
         return f"{page['incarnation']}-{page['next_offset']}"
+
+    def page(self, place: dict[str, Any], limit: int) -> None:
+        """The lines before an offset or around a time, a page of them, and where the lines before them are."""
+        page = self._page({**place, "limit": limit})
+        self._note_gaps(page)
+        self._show.items([*page["items"], *([page["tail"]] if page.get("tail") else [])])
+        if page["previous_offset"]:
+            note(f"before that: --run {page['incarnation']} --before {page['previous_offset']}")
 
     def from_offset(self, run: int | None, after: int) -> str:
         return self._pages({"after": str(after), "incarnation": run})
@@ -242,7 +278,7 @@ class Lines:
 @click.option(
     "-n",
     "--tail",
-    type=click.IntRange(0, PAGE),
+    type=click.IntRange(0, 100_000),
     default=200,
     show_default=True,
     help="Begin with so many old lines.",
@@ -256,47 +292,64 @@ def console(session: ApiSession, id: str, tail: int, raw: bool) -> None:
     """
     from corral.cli.instance import console_session
 
-    page = session.client.get(console_path(id), {"newest": "true", "limit": max(1, tail)})
+    page = session.client.get(console_path(id), {"newest": "true", "limit": min(max(1, tail), PAGE)})
     feed = console_session.ConsoleSession(
         session.client, id, place=f"{page['incarnation']}-{page['next_offset']}"
     )
-    scrollback = "".join(f"{item['line']}\n" for item in page["items"]) if tail else ""
+    scrollback = _text(_earlier(session, id, page, tail)) if tail else ""
     if sys.stdin.isatty() and sys.stdout.isatty():
         console_session.attach_terminal(feed, id, scrollback=scrollback, raw=raw)
     else:
         console_session.attach_pipe(feed, id, scrollback=scrollback)
 
 
+def _earlier(session: ApiSession, id: str, page: Any, count: int) -> list[Any]:
+    """The last so many lines, page by page from the newest one backwards."""
+    items: list[Any] = page["items"]
+    while page["items"] and page["previous_offset"] and len(items) < count:
+        place = {"before": page["previous_offset"], "incarnation": page["incarnation"]}
+        page = session.client.get(console_path(id), {**place, "limit": min(count - len(items), PAGE)})
+        items = page["items"] + items
+    return items[-count:]
+
+
+def _text(items: list[Any]) -> str:
+    return "".join(item["line"] + ("" if item.get("partial") else "\n") for item in items)
+
+
 @click.command()
 @click.argument("id")
 @click.argument("pattern")
-@click.option(
-    "--after", type=click.IntRange(0), default=0, metavar="OFFSET", help="Look from this offset on."
-)
+@click.option("--after", type=click.IntRange(0), metavar="OFFSET", help="Look from this offset on.")
+@click.option("--before", type=click.IntRange(0), metavar="OFFSET", help="Look from this offset backwards.")
+@click.option("--last", is_flag=True, help="Look from the end backwards: the newest match comes first.")
+@click.option("--all-runs", is_flag=True, help="In every run that is kept; the run stands before each line.")
 @click.option(
     "--limit", type=click.IntRange(1, 100_000), default=500, show_default=True, help="At most so many lines."
 )
 @run_option
 @api_command
 def search(
-    session: ApiSession, id: str, pattern: str, after: int, limit: int, incarnation: int | None
+    session: ApiSession, id: str, pattern: str, limit: int, all_runs: bool, last: bool, **place: int | None
 ) -> int:
     """Print lines of a console that match PATTERN (RE2). Exit code 1 when none does."""
-    show = Printer(session.output, raw=False)
-    left = limit
+    if all_runs and any(value is not None for value in place.values()):
+        raise WrongUsage("--all-runs begins at one end", hint="leave out --after, --before and --run")
+    show = Printer(session.output, raw=False, runs=all_runs)
+    params = {"pattern": pattern, **place, "newest": "true" if last else None}
+    params["runs"] = "all" if all_runs else None
+    left, noted = limit, set[str]()
     while left > 0:
-        params = {
-            "pattern": pattern,
-            "after": str(after),
-            "limit": min(left, PAGE),
-            "incarnation": incarnation,
-        }
-        page = session.client.get(f"{console_path(id)}/search", params)
+        page = session.client.get(f"{console_path(id)}/search", {**params, "limit": min(left, PAGE)})
         show.items(page["items"])
+        for word in page.get("notes", []):
+            if word not in noted:
+                note(str(word))
+                noted.add(word)
         left -= len(page["items"])
-        moved, after = int(page["next_offset"]) > after, int(page["next_offset"])
-        if not moved or after >= int(page["end_offset"]):
+        if page.get("next") is None:
             break
+        params["cursor"] = page["next"]
     return 0 if left < limit else 1
 
 
