@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request as UpgradeRequest
 from websockets.http11 import Response as UpgradeResponse
 from websockets.server import ServerProtocol
@@ -33,6 +34,7 @@ _LOG.addFilter(lambda record: not str(record.msg).startswith(_OF_CLIENTS))
 """Protocol errors of clients are counted, not logged a line each: they would push out everything else. Nor are upgrades,
 which uvicorn logs with their query: a ticket may be in it."""
 
+_FRAGMENTS: Final = 1024
 _SWITCHED: Final = 101
 _OVERLONG: Final = "The head of the request is too large."
 _SEVERAL_HOSTS: Final = "The request has more than one Host."
@@ -251,10 +253,12 @@ class _Handshake(ServerProtocol):
 
 class SocketConnection(WebSocketsSansIOProtocol):
     """A WebSocket. A client that leaves pings unanswered is dropped with what is buffered for it: one
-    that has stopped reading would keep it for as long as it likes."""
+    that has stopped reading would keep it for as long as it likes. The number of fragments of a message is bounded
+    as its length is, and while answers to pings wait to be written no further ones are read."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self._pongs_wait = False
         self.logger = _LOG
         self.conn = _Handshake(max_size=self.config.ws_max_size, logger=_LOG)
         self.conn.debug = False  # it would format every frame
@@ -267,6 +271,29 @@ class SocketConnection(WebSocketsSansIOProtocol):
         super().handle_connect(event)
         if self.response.status_code == _SWITCHED:
             self.scope[ABORT] = self.transport.abort  # type: ignore[typeddict-unknown-key]  # ASGI allows more keys
+
+    def handle_cont(self, event: Frame) -> None:
+        if self.close_sent:
+            return
+        if len(self.frames) >= _FRAGMENTS and not event.fin:
+            self.frames = []
+            self.conn.fail(CloseCode.MESSAGE_TOO_BIG, f"a message of more than {_FRAGMENTS} fragments")
+            self.handle_parser_exception()
+            return
+        super().handle_cont(event)
+
+    def handle_ping(self) -> None:
+        super().handle_ping()
+        if not self.writable.is_set():
+            self._pongs_wait = True
+            self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._pongs_wait:
+            self._pongs_wait = False
+            if not self.read_paused:
+                self.transport.resume_reading()
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
