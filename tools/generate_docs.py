@@ -238,6 +238,8 @@ def route_block(path: str, method: str, operation: dict[str, Any]) -> str:
     needs = f"permission `{operation['x-permission']}`" if "x-permission" in operation else "no credentials"
     ways = [scheme for each in operation["security"] for scheme in each]
     lines.append(f"Needs {needs}{', as a token or a ticket' if 'ticket' in ways else ''}.")
+    if "description" in operation:
+        lines += ["", operation["description"]]
     rows = [
         (
             code(parameter["name"]),

@@ -7,11 +7,12 @@ import shlex
 
 import pytest
 
-from corral.controller.state.collections import group_decisions
+from corral.controller.state.collections import group_decisions, instance_commands
 from corral.controller.term.housekeeping import Housekeeping
 from corral.domain.decisions import DecisionKind
 from corral.domain.groups.instance_records import DecisionRecord
 from corral.domain.node_states import NodeState
+from corral.domain.records import CommandRecord
 from corral.testing.waiting import eventually
 
 
@@ -45,7 +46,7 @@ async def test_events_are_listed_from_the_oldest_that_is_kept_also_after_a_resta
     assert [event["type"] for event in rare["items"]] == ["LEADER_CHANGED"]
 
 
-async def test_a_removed_nodes_log_goes_with_it(cluster):
+async def test_a_removed_nodes_log_and_a_removed_instances_commands_go_with_it(cluster):
     controller = await cluster.controller()
     daemon = await cluster.daemon("n1", controller)
     other = await cluster.daemon("n2", controller)
@@ -60,10 +61,15 @@ async def test_a_removed_nodes_log_goes_with_it(cluster):
     await controller.call("POST", "/api/v1/nodes/n1/revoke", {})
     await eventually(lambda: controller.app.role.term.sessions.find("n1") is None)
     await controller.call("DELETE", "/api/v1/nodes/n1")
+    sent = CommandRecord(line="list", by="token:x", incarnation=1024, node="n1")
+    await controller.app.role.term.ledger.commit(instance_commands("lobby-1").append(sent))
     keeper = await housekeeping(controller)
     await keeper.forget_journals()
     journals = await controller.app.store.reads.journals("log:node:")
     assert list(journals) == ["log:node:n2"]
+    assert list(await controller.app.store.reads.journals("commands:")) == [], (
+        "nor are lines of an instance that is gone"
+    )
 
 
 async def test_decisions_about_what_is_gone_are_kept_of_a_thousand_at_most(cluster):

@@ -273,6 +273,17 @@ class AuditEntry(Record, frozen=True, kw_only=True):
     """The same in the entry from before the effect and in that of its outcome."""
 
 
+class CommandRecord(Record, frozen=True, kw_only=True):
+    """A line that was written to an instance's input, by whom, and the position of the run's console then."""
+
+    line: str
+    by: str
+    by_name: str = ""
+    incarnation: Incarnation
+    node: NodeId
+    offset: int | None = None
+
+
 class LogRecord(Record, frozen=True, kw_only=True):
     """One record of a controller's or daemon's log, as the API shows it."""
 

@@ -187,6 +187,11 @@ class InstanceRetentionSection(Section, frozen=True, kw_only=True):
     decisions_per_subject: Annotated[
         int, Meta(ge=1, le=100_000), described("How many decisions are kept about each instance and group.")
     ] = 100
+    commands_per_instance: Annotated[
+        int,
+        Meta(ge=1, le=100_000),
+        described("How many of the lines that were sent to each instance are kept, with who sent them."),
+    ] = 1000
     development: Annotated[
         bool, described("The node here runs instances as this controller's user, as 'corral up' does.")
     ] = False

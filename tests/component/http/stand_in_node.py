@@ -25,6 +25,7 @@ from corral.wire.v1.instance_pb2 import (
     ConsoleTime,
     ExitStatus,
     InstanceRun,
+    SendCommand,
     SendCommandAck,
 )
 from corral.wire.v1.link_pb2 import ControllerMessage
@@ -54,6 +55,7 @@ class StandInNode:
         self.command_ids: set[tuple[int, str]] = set()
         self.on_command: Callable[[], None] = lambda: None
         self.silent = False
+        self.tells_no_places = False
         self.refuse_queries = ""
         self.refuse_commands = ""
         self.kept: dict[tuple[str, int], bytearray] = {}
@@ -146,9 +148,15 @@ class StandInNode:
                 error_message="the instance does not read its input" if refused else "",
                 unread_bytes=65_536 if refused else 0,
                 repeated=known,
+                console_offset=self._written(command)
+                if not (known or refused or self.tells_no_places)
+                else None,
             )
             asyncio.get_running_loop().call_soon(self.instances.commands.answered, self.id, ack)
         return not self.over.is_set()
+
+    def _written(self, command: SendCommand) -> int:
+        return len(self.kept.get((command.instance_id, command.incarnation), b""))
 
     def _answer(self, query: ConsoleQuery) -> None:
         key = (query.instance_id, query.incarnation)

@@ -20,6 +20,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from corral.controller.consoles.reader import ConsoleReader
 from corral.controller.consoles.stream_messages import ConsolePlace, repeats_tail
+from corral.controller.instances.instance_commands import CommandTarget, SentLine
+from corral.controller.state.ledger import Actor
 from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import NodeId
 from corral.domain.instance_states import InstanceState
@@ -207,6 +209,11 @@ async def test_what_cannot_be_had_is_a_gap_and_the_stream_goes_on(
             assert lines
 
 
+def typed(record: InstanceRecord, line: str) -> SentLine:
+    target = CommandTarget(instance=record.id, incarnation=record.incarnation, node=record.node)
+    return SentLine(target=target, line=line, actor=Actor(name="token:x"), offset=5)
+
+
 def reader_at(rig: Rig, record: InstanceRecord, offset: int, *, blocks: bool) -> ConsoleReader:
     return ConsoleReader(
         consoles=rig.consoles,
@@ -246,7 +253,7 @@ async def test_only_a_line_without_an_end_holds_back_what_follows(rig: Rig) -> N
 
     assert await repeats() == (["page"], False)
     assert await repeats() == ([], False)
-    rig.consoles.add_input_line(record.id, line="say hello", by="admin")
+    rig.consoles.add_input_line(typed(record, "say hello"))
     assert await repeats() == (["command"], False)
     node.say(record.id, record.incarnation, b"hel")
     assert await repeats() == (["page"], True)
@@ -259,7 +266,7 @@ async def test_a_run_that_ends_with_the_echo_of_a_command_has_more_to_tell(rig: 
     reader = reader_at(rig, record, 0, blocks=False)
     await reader.take()
     assert reader.up_to_date
-    rig.consoles.add_input_line(record.id, line="stop", by="admin")
+    rig.consoles.add_input_line(typed(record, "stop"))
     await rig.report(record.id, state=InstanceState.CRASHED, console_end=5)
     assert [each.name for each in await reader.take()] == ["command"]
     assert not reader.up_to_date, "or a follower would wait for the next heartbeat"
@@ -320,12 +327,16 @@ async def test_a_socket_tells_pages_takes_commands_and_echoes_them_to_others(
         assert [item["line"] for item in page["items"]] == ["old"]
         await ws.send(json.dumps({"command": "say hi"}))
         told = [await heard(ws), await heard(ws)]
-        assert {"ack": {"command": "say hi"}} in told
+        place = {"incarnation": record.incarnation, "offset": 4}
+        assert {"ack": {"command": "say hi", **place}} in told
         (echo,) = [message["command"] for message in told if "command" in message]
-        assert (echo["line"], echo["by"]) == (
-            "say hi",
-            (await client.get("/api/v1/auth/me")).json() and echo["by"],
-        )
+        me = (await client.get("/api/v1/auth/me")).json()
+        assert {key: echo[key] for key in ("line", "by_name", "id", *place)} == {
+            "line": "say hi",
+            "by_name": me["token"]["name"],
+            "id": None,
+            **place,
+        }
         assert node.commands == ["say hi"]
         other = await named(reader, "command")
         assert other.data is not None
@@ -514,6 +525,20 @@ async def test_the_long_rest_of_an_ended_run_is_told_piece_by_piece(rig: Rig) ->
     assert text == "begun\n" + "0123456\n" * 500_000
     assert names[-1] == "end"
     assert await reader.take() == []
+
+
+async def test_the_rest_of_an_ended_run_may_have_more_lines_than_a_page(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    record, node, path = await talking(rig)
+    node.write(record.id, record.incarnation, b"x\n" * 20_000)  # never sent: read from the node
+    await rig.report(record.id, state=InstanceState.CRASHED, console_end=40_000)
+    async with following(client, path, params={"after": 0}) as reader:
+        count = 0
+        while (frame := await reader.event()).event != "end":
+            assert frame.data is not None
+            count += len(frame.data["items"])
+        assert count == 20_000
 
 
 async def test_an_end_whose_last_bytes_cannot_be_had_says_so(client: httpx.AsyncClient, rig: Rig) -> None:

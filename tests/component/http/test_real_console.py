@@ -43,11 +43,25 @@ async def test_a_real_console_is_read_followed_searched_and_kept(cluster: LocalC
                 assert frame.data is not None
                 seen += [item["line"] for item in frame.data["items"]]
             assert seen == LINES
-            await client.post(f"/api/v1/instances/{made['id']}/command", json={"command": "hello"})
+            sent = await client.post(f"/api/v1/instances/{made['id']}/command", json={"command": "hello"})
+            assert sent.json()["offset"] == sum(len(line) + 1 for line in LINES), "as its node knows it"
             while "got hello" not in seen:
                 frame = await reader.event()
                 assert frame.data is not None
                 seen += [item["line"] for item in frame.data.get("items", [])]
+        listed = await client.get(f"/api/v1/instances/{made['id']}/commands")
+        assert [item["line"] for item in listed.json()["items"]] == ["hello"]
+        last = await client.get(f"{path}/search", params={"pattern": "1$|^got", "newest": "true", "limit": 2})
+        assert [(item["line"], item["match"]) for item in last.json()["items"]] == [
+            ("got hello", [[0, 3]]),
+            ("line 19991", [[9, 10]]),
+        ]
+        page = (await client.get(path, params={"newest": "true", "limit": 5000})).json()
+        seen = [item["line"] for item in page["items"]]
+        while page["previous_offset"]:
+            page = (await client.get(path, params={"before": page["previous_offset"], "limit": 5000})).json()
+            seen[:0] = [item["line"] for item in page["items"]]
+        assert seen == [*LINES, "got hello"], "backwards to the first byte"
         found = await client.get(f"{path}/search", params={"pattern": "^line 1999[0-9]$|^got"})
         assert [item["line"] for item in found.json()["items"]] == [*LINES[19_990:], "got hello"]
         stopped = await client.post(f"/api/v1/instances/{made['id']}/stop", params={"wait": "stopped"})

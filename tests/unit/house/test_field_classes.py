@@ -94,6 +94,7 @@ NO_SECRETS = {
     "ErrorDetail.code": "of an error",
     "Finding.code": "of an error",
     "ExitShape.code": "of an exit",
+    "ExitRecord.code": "of an exit",
     "FileShape.digest": "of a file's content",
     "InstanceFileShape.digest": "of a file's content",
     "InstanceFileChangeShape.digest": "of a file's content",

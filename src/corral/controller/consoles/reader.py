@@ -8,7 +8,8 @@ node reconnects.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 
@@ -17,6 +18,7 @@ from corral.controller.consoles.run_list import NextRun, known_end
 from corral.controller.consoles.service import Consoles
 from corral.controller.consoles.span import ConsoleSpan
 from corral.controller.consoles.stream_messages import (
+    LINES,
     ConsoleMessage,
     ConsolePlace,
     EncodedSpan,
@@ -34,9 +36,14 @@ from corral.domain.ids import Incarnation, InstanceId
 from corral.errors import CorralError, Retryable
 
 _CHUNK_BYTES: Final = 64 * 1024
+_LEAST_CHUNK: Final = 4 * 1024
 _SHARED: Final = 16
 _LOOK_SECONDS: Final = 0.5
 _LATE_PARTS: Final = 8
+
+
+def _as_it_is(shape: Any) -> Any:
+    return shape
 
 
 class LatePart(msgspec.Struct, kw_only=True):
@@ -49,7 +56,8 @@ class LatePart(msgspec.Struct, kw_only=True):
 
 class ConsoleReader:
     """`following`: continues with the next run of the instance when this one has ended. `until`: stops there,
-    and waits for its nodes without limit."""
+    and waits for its nodes without limit. `shown`: input lines and ends as this reader may see them. `room`: bytes that its
+    client has room for, None for any number: messages are made small enough to fit into some of it."""
 
     def __init__(
         self,
@@ -61,8 +69,13 @@ class ConsoleReader:
         following: bool,
         blocks: bool,
         until: ConsolePlace | None = None,
+        shown: Callable[[Any], Any] = _as_it_is,
+        room: Callable[[], int | None] | None = None,
     ) -> None:
         self._consoles = consoles
+        self._shown = shown
+        self._room = room
+        self._bounded = room is not None or until is not None
         self._state = state
         self._id = id
         self._following = following
@@ -120,7 +133,7 @@ class ConsoleReader:
             return []
         fresh: list[InputLine] = lines.after(self._id, self._echoed)
         self._echoed = lines.last
-        return [message("command", line, self.place) for line in fresh]
+        return [message("command", self._shown(line), self.place) for line in fresh]
 
     # within a run
 
@@ -132,22 +145,31 @@ class ConsoleReader:
             return []
         if not ring.reaches(self.place.offset):
             return await self._from_node(record, floor=ring.begin)
-        limit = self._limit()
+        limit = self._limit() if self._bounded else _CHUNK_BYTES
         final = self._ends_within(limit) or (not self._live and self._is_whole(record))
-        key = (self.place, self._blocks, final, limit)
+        lines = LINES if self._room is None else self._lines()
+        key = (self.place, self._blocks, final, limit, lines)
         encoded = ring.shared.get(key)
         if encoded is None:
-            encoded = self._encoded(ring.span(self.place.offset, max_bytes=limit), final=final)
+            encoded = self._encoded(ring.span(self.place.offset, max_bytes=limit), final=final, lines=lines)
             if len(ring.shared) < _SHARED:
                 ring.shared[key] = encoded
         return self._advance(encoded)
 
     def _limit(self) -> int:
         """The number of bytes to read at once: not beyond the end of a late part."""
-        until = self._until
+        until, chunk = self._until, _CHUNK_BYTES
+        if self._blocks and self._room is not None and (room := self._room()) is not None:
+            # Sizes that readers share; in JSON a byte takes up to six.
+            chunk = min(chunk, max(_LEAST_CHUNK, 1 << (room // 8).bit_length() >> 1))
         if until is None or until.incarnation != self.place.incarnation:
-            return _CHUNK_BYTES
-        return max(1, min(_CHUNK_BYTES, until.offset - self.place.offset))
+            return chunk
+        return max(1, min(chunk, until.offset - self.place.offset))
+
+    def _lines(self) -> int:
+        """The number of lines of a page at most. A line takes more room than its text."""
+        room = self._room() if self._room is not None and not self._blocks else None
+        return LINES if room is None else min(LINES, max(1, 1 << (room // 512).bit_length() >> 1))
 
     def _ends_within(self, limit: int) -> bool:
         """Whether these bytes are the last of a late part, also where they end within a line."""
@@ -246,6 +268,7 @@ class ConsoleReader:
             following=True,
             blocks=False,
             until=part.until,
+            room=self._room,
         )
 
     # from run to run
@@ -268,7 +291,7 @@ class ConsoleReader:
             if record.incarnation == self.place.incarnation or not self._following:
                 exit = self._consoles.runs.exit_of(record, self.place.incarnation)
                 end = end_shape(record, self.place.incarnation, exit)
-                return [*rest, message("end", end, self.place)]
+                return [*rest, message("end", self._shown(end), self.place)]
             if rest:
                 return rest
         if not self._following or record.incarnation <= self.place.incarnation:
@@ -295,7 +318,7 @@ class ConsoleReader:
             return ([self._lost(lost, why)] if lost > self.place.offset else []), True
         last = span.next_offset >= span.end_offset
         fresh = self._advance(self._encoded(span, final=last))
-        return fresh, last or not fresh
+        return fresh, (last and self.place.offset >= span.next_offset) or not fresh
 
     async def _next_run(self, record: InstanceRecord) -> list[ConsoleMessage]:
         """The next run, and a gap message about runs in between that cannot be read."""
@@ -335,8 +358,10 @@ class ConsoleReader:
         self.place = encoded.place
         return list(encoded.messages)
 
-    def _encoded(self, span: ConsoleSpan, *, final: bool) -> EncodedSpan:
-        return (encoded_texts if self._blocks else encoded_page)(span, self.place, final=final)
+    def _encoded(self, span: ConsoleSpan, *, final: bool, lines: int | None = None) -> EncodedSpan:
+        if self._blocks:
+            return encoded_texts(span, self.place, final=final)
+        return encoded_page(span, self.place, final=final, lines=self._lines() if lines is None else lines)
 
     def _lost(self, to: int, reason: str, *, late: bool = False) -> ConsoleMessage:
         gap = gap_message(self.place, to, reason, late=late)

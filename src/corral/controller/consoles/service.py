@@ -16,6 +16,7 @@ from corral.controller.consoles.span import missing_bytes
 from corral.controller.consoles.watchers import InputLines, Watchers
 from corral.controller.events.hub import EventHub
 from corral.controller.events.wakeup import Wakeup
+from corral.controller.instances.instance_commands import SentLine
 from corral.controller.instances.run_match import StartOwnership, start_ownership
 from corral.controller.sessions.frame_receivers import RefusedReports
 from corral.controller.sessions.node_links import NodeLinks
@@ -209,10 +210,10 @@ class Consoles:
             and not has_ended(stored.record, run[1])
         )
 
-    def add_input_line(self, id: InstanceId, *, line: str, by: str) -> None:
-        """Show watchers a line that was written to the instance's input."""
-        self.input_lines.add(id, line=line, by=by)
-        self._watchers.wake((id,))
+    def add_input_line(self, sent: SentLine, *, id: str | None = None) -> None:
+        """Show watchers a line that was written to the instance's input; `id`: what its sender called it by."""
+        self.input_lines.add(sent, id=id)
+        self._watchers.wake((sent.target.instance,))
 
     def connected(self, node: NodeId) -> bool:
         """Whether the node can be queried now."""

@@ -15,7 +15,8 @@ from corral.domain.groups.instance_records import ExitRecord, InstanceRecord
 from corral.domain.ids import MAX_COUNTER, Incarnation
 from corral.errors import Code, Rejected
 
-_LINES: Final = 4096
+LINES: Final = 4096
+"""Most lines of a page of a stream."""
 _UNNAMED: Final = ("page", "gap", "text")
 encode: Final = msgspec.json.Encoder().encode
 _PLACE: Final = re.compile(r"(?:(0|[1-9][0-9]{0,18})-)?(0|[1-9][0-9]{0,18})")
@@ -50,6 +51,11 @@ class ConsoleMessage(msgspec.Struct):
                 self.data,
             )
         return self._sse
+
+    @property
+    def socket_bytes(self) -> int:
+        """The length of the message on a WebSocket."""
+        return len(self.data) + (0 if self.name in _UNNAMED else len(self.name) + len('{"":}'))
 
     def socket_message(self) -> str:
         """The message on a WebSocket: a page or a text as it is, anything else under its name."""
@@ -125,8 +131,8 @@ def _reason(span: ConsoleSpan, begin: int, end: int) -> str:
     return next(reasons, "not kept any more")
 
 
-def encoded_page(span: ConsoleSpan, place: ConsolePlace, *, final: bool) -> EncodedSpan:
-    page = page_of(span, incarnation=place.incarnation, after=place.offset, limit=_LINES, final=final)
+def encoded_page(span: ConsoleSpan, place: ConsolePlace, *, final: bool, lines: int = LINES) -> EncodedSpan:
+    page = page_of(span, incarnation=place.incarnation, after=place.offset, limit=lines, final=final)
     after = ConsolePlace(place.incarnation, page.next_offset)
     messages = (message("page", page, after),)
     return EncodedSpan(messages=messages, place=after, tail=page.tail.line if page.tail else "")

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from corral.controller.events.wakeup import Wakeup
+from corral.controller.instances.instance_commands import SentLine
 from corral.domain.ids import InstanceId
 from corral.system.aio.pace import Pace
 from corral.system.clock import Clock
@@ -128,12 +129,17 @@ _KEPT_INSTANCES: Final = 1000
 
 
 class InputLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that was written to the instance's input, and its sender."""
+    """A line that was written to the instance's input, its sender, and the position of the run's console then; None:
+    unknown. `id` is what its sender called it by, null if it has no id."""
 
     number: int
     time: dt.datetime
     line: str
     by: str
+    by_name: str
+    incarnation: int
+    offset: int | None
+    id: str | None
 
 
 class InputLines:
@@ -146,11 +152,24 @@ class InputLines:
         )
         self.last = 0
 
-    def add(self, id: InstanceId, *, line: str, by: str) -> None:
+    def add(self, sent: SentLine, *, id: str | None) -> None:
+        """Add a line; `id`: what its sender called it by."""
         self.last += 1
-        kept = self._by_instance.setdefault(id, collections.deque(maxlen=_KEPT))
-        kept.append(InputLine(number=self.last, time=self._clock.now(), line=line, by=by))
-        self._by_instance.move_to_end(id)
+        instance = sent.target.instance
+        kept = self._by_instance.setdefault(instance, collections.deque(maxlen=_KEPT))
+        kept.append(
+            InputLine(
+                number=self.last,
+                time=self._clock.now(),
+                line=sent.line,
+                by=sent.actor.name,
+                by_name=sent.actor.label,
+                incarnation=sent.target.incarnation,
+                offset=sent.offset,
+                id=id,
+            )
+        )
+        self._by_instance.move_to_end(instance)
         while len(self._by_instance) > _KEPT_INSTANCES:
             self._by_instance.popitem(last=False)
 

@@ -134,11 +134,10 @@ def _add_classes(schemas: dict[str, Any], routes: Sequence[Route]) -> None:
 
 
 def shown_structs(routes: Sequence[Route]) -> set[type[msgspec.Struct]]:
-    """The structures of all answers, refusals and dry runs included."""
-    answers = [
-        ErrorShape,
-        *(answer for route in routes for answer in (route.response, route.compact, _dry_run(route))),
-    ]
+    """The structures of all answers and messages, refusals and dry runs included."""
+    answers = [ErrorShape]
+    for route in routes:
+        answers += [route.response, route.compact, _dry_run(route), *route.messages.values()]
     seen: set[Any] = set()
     for info in inspect.multi_type_info([answer for answer in answers if answer is not None]):
         _collect(info, seen)
@@ -175,7 +174,7 @@ def _write_tuples_as_lists(schema: Any) -> None:
 
 
 def _types(route: Route) -> list[Any]:
-    types = [route.query, route.body, route.response, route.compact, _dry_run(route)]
+    types = [route.query, route.body, route.response, route.compact, _dry_run(route), *route.messages.values()]
     return [type for type in types if type is not None]
 
 
@@ -191,6 +190,10 @@ def _operation(route: Route, by_type: dict[int, Any], components: dict[str, Any]
         "responses": _responses(route, by_type),
         "security": _security(route),
     }
+    if route.description:
+        operation["description"] = route.description
+    if route.messages:
+        operation["x-messages"] = {name: by_type[id(kind)] for name, kind in route.messages.items()}
     if isinstance(route.permission, Permission):
         operation["x-permission"] = route.permission.value
     if isinstance(route, Upload):

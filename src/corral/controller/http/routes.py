@@ -41,6 +41,7 @@ from corral.controller.http.resources.groups import (
 from corral.controller.http.resources.instances import (
     commands,
     console_pages,
+    console_sockets,
     consoles,
     crashes,
     instance_file_changes,
@@ -48,6 +49,7 @@ from corral.controller.http.resources.instances import (
     instance_plans,
     instances,
     runs,
+    sent_commands,
 )
 from corral.controller.http.resources.modules import (
     capabilities,
@@ -95,6 +97,8 @@ ROUTES: Final[tuple[Route, ...]] = with_description(
         *runs.ROUTES,
         *console_pages.ROUTES,
         *consoles.ROUTES,
+        *console_sockets.ROUTES,
+        *sent_commands.ROUTES,
         *templates.ROUTES,
         *template_versions.ROUTES,
         *template_files.ROUTES,

@@ -10,12 +10,15 @@ import structlog
 
 from corral.controller.sessions.session import Session
 from corral.controller.sessions.session_registry import Sessions
+from corral.controller.state.collections import instance_commands
 from corral.controller.state.ledger import Actor, Ledger
 from corral.domain.events import Draft, EventType
 from corral.domain.groups.instance_records import InstanceRecord
-from corral.domain.ids import Incarnation, InstanceId, NodeId
+from corral.domain.ids import MAX_COUNTER, Incarnation, InstanceId, NodeId
 from corral.domain.instance_states import InstanceState
+from corral.domain.records import CommandRecord
 from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.store.port import Append
 from corral.system.entropy import Entropy, new_id
 from corral.wire.v1.instance_pb2 import SendCommand, SendCommandAck
 from corral.wire.v1.link_pb2 import ControllerMessage
@@ -39,6 +42,40 @@ class CommandTarget(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: Incarnation
     node: NodeId
     group: str = ""
+
+
+class SentLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line that was written to an instance's input, and by whom. `offset` is the position of the run's console then:
+    all that the line brings about comes behind it; None: unknown, or it had arrived by an earlier attempt."""
+
+    target: CommandTarget
+    line: str
+    actor: Actor
+    offset: int | None
+
+    def event(self) -> Draft:
+        """The event about it."""
+        data = {
+            "line": self.line,
+            "by": self.actor.name,
+            "incarnation": self.target.incarnation,
+            "group": self.target.group,
+            "node": self.target.node,
+            "offset": self.offset,
+        }
+        return Draft(type=EventType.INSTANCE_COMMAND, subject=self.target.instance, data=data)
+
+    def entry(self) -> Append:
+        """The entry in the list of commands of its instance."""
+        record = CommandRecord(
+            line=self.line,
+            by=self.actor.name,
+            by_name=self.actor.label,
+            incarnation=self.target.incarnation,
+            node=self.target.node,
+            offset=self.offset,
+        )
+        return instance_commands(self.target.instance).append(record)
 
 
 class InstanceCommands:
@@ -74,8 +111,9 @@ class InstanceCommands:
         id: str = "",
         repeated: bool = False,
         timeout: float = COMMAND_SECONDS,
-    ) -> None:
-        """Returns when the line is in the run's input. NODE_OFFLINE, TIMEOUT, or the node's own code; after
+    ) -> int | None:
+        """Returns when the line is in the run's input, with the position of its console then, if the node tells it.
+        NODE_OFFLINE, TIMEOUT, or the node's own code; after
         TIMEOUT the line may have arrived all the same. With an `id` the node executes it once however often
         it is sent; `repeated`: it may have been sent before."""
         request_id = new_id("cmd", self._entropy)
@@ -110,6 +148,8 @@ class InstanceCommands:
             _log.info("command.refused", code=refusal.code.name, **_ids(target))
             raise refusal
         _log.info("command.accepted", **_ids(target))
+        known = ack.HasField("console_offset") and ack.console_offset <= MAX_COUNTER
+        return ack.console_offset if known else None
 
     def _session(self, target: CommandTarget, *, hint: str | None) -> Session:
         session = self._sessions.find(target.node)
@@ -130,18 +170,6 @@ class InstanceCommands:
 def _ids(target: CommandTarget) -> dict[str, str | int]:
     """The fields of a log record. The line is left out, because it may contain a password."""
     return {"instance": target.instance, "incarnation": target.incarnation, "node": target.node}
-
-
-def sent_event(target: CommandTarget, line: str, actor: Actor) -> Draft:
-    """The event that a line was written to an instance's input."""
-    data = {
-        "line": line,
-        "by": actor.name,
-        "incarnation": target.incarnation,
-        "group": target.group,
-        "node": target.node,
-    }
-    return Draft(type=EventType.INSTANCE_COMMAND, subject=target.instance, data=data)
 
 
 def _away(target: CommandTarget, *, hint: str | None) -> Retryable:

@@ -27,6 +27,7 @@ from corral.domain.records import (
     AuditEntry,
     AuthorityRecord,
     ClusterRecord,
+    CommandRecord,
     IdempotencyRecord,
     JoinTokenRecord,
     LogRecord,
@@ -124,6 +125,14 @@ NODE_LOG_PREFIX: Final = "log:node:"
 def node_log(node_id: str) -> Journal[LogRecord]:
     """The journal of the newest part of a daemon's log."""
     return Journal(NODE_LOG_PREFIX + node_id, LogRecord)
+
+
+COMMANDS_PREFIX: Final = "commands:"
+
+
+def instance_commands(id: str) -> Journal[CommandRecord]:
+    """The journal of lines that were written to the input of an instance."""
+    return Journal(COMMANDS_PREFIX + id, CommandRecord)
 
 
 DECISIONS_PREFIX: Final = "decisions:"

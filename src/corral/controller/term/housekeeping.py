@@ -18,6 +18,7 @@ from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import (
     ADMIN_CERTIFICATES,
     AUDIT,
+    COMMANDS_PREFIX,
     DECISIONS_PREFIX,
     DEPLOYMENT_DECISIONS_PREFIX,
     GROUP_DECISIONS_PREFIX,
@@ -85,6 +86,7 @@ class Housekeeping:
                 AUDIT.name: config.retention.audit,
                 NODE_LOG_PREFIX: config.retention.node_log,
                 DECISIONS_PREFIX: config.instances.decisions_per_subject,
+                COMMANDS_PREFIX: config.instances.commands_per_instance,
             },
             journal_ages={AUDIT.name: dt.timedelta(days=config.retention.audit_days)},
         )
@@ -152,12 +154,13 @@ class Housekeeping:
         return len(steps)
 
     async def forget_journals(self) -> None:
-        """Drop the logs of removed nodes, and journals of decisions about removed nodes, instances and groups whose last
+        """Drop the logs of removed nodes, the commands of removed instances, and journals of decisions about removed nodes, instances and groups whose last
         entry is old, or which are too many. Skipped while documents are unreadable: the owner of a journal may be among them."""
         state = self._ledger.state
         if state.quarantine:
             return
         await self._forget(NODE_LOG_PREFIX, lambda name: state.nodes.find(name) is not None)
+        await self._forget(COMMANDS_PREFIX, lambda name: state.instances.find(name) is not None)
         kept = _DECISION_MEMORY
         await self._forget(
             INSTANCE_DECISIONS_PREFIX, lambda name: state.instances.find(name) is not None, kept

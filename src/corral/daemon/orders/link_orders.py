@@ -30,6 +30,7 @@ from corral.domain.causes import request_of
 from corral.domain.ids import Incarnation, instance_id, same_start
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, CorralError, Retryable
+from corral.runtimes.console.log import ConsoleLog
 from corral.system import log_context
 from corral.system.aio.tasks import Tasks
 from corral.wire.frame_table import require
@@ -213,8 +214,10 @@ class LinkOrders:
         request = message.send_command
         problem: CorralError | None = None
         arrived_before = False
+        offset: int | None = None
         with log_context.bound(instance=request.instance_id):
             try:
+                offset = await asyncio.to_thread(self._console_end, request)
                 arrived_before = await self._command(request)
                 _log.info("command.accepted", incarnation=request.incarnation, repeated=arrived_before)
             except Exception as error:
@@ -232,9 +235,19 @@ class LinkOrders:
                     error_message=cut(str(problem)) if problem else "",
                     unread_bytes=getattr(problem, "unread_bytes", 0),
                     repeated=arrived_before,
+                    console_offset=None if arrived_before or problem is not None else offset,
                 )
             )
         )
+
+    def _console_end(self, request: SendCommand) -> int | None:
+        """The present end of the console of the run that is meant; None when it is not here. Blocks."""
+        run = self._supervisor.instances.find(request.instance_id)
+        if run is None:
+            return None
+        files = self._runs.files(run.order.instance_id, run.order.incarnation)
+        with ConsoleLog(files.console) as log:
+            return log.end_offset
 
     async def _command(self, request: SendCommand) -> bool:
         """True when the line had arrived before."""

@@ -90,7 +90,7 @@ EVENT_DATA: Final[Mapping[EventType, Mapping[str, FieldClass]]] = {
     EventType.INSTANCE_LOST: {**_RUN, **fields(open="lost_at")},
     EventType.INSTANCE_ADOPTED: fields(open="group node incarnation state"),
     EventType.INSTANCE_PROMOTED: fields(open="group node decision"),
-    EventType.INSTANCE_COMMAND: fields(open="by incarnation group node", sensitive="line"),
+    EventType.INSTANCE_COMMAND: fields(open="by incarnation group node offset", sensitive="line"),
     EventType.INSTANCE_REMOVED: fields(open="group node state"),
     EventType.INSTANCE_SAVED: fields(open="template version group node"),
     EventType.INSTANCE_FILE_CHANGED: fields(open="verb by group node", sensitive="path to digest"),

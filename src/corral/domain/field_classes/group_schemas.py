@@ -11,12 +11,19 @@ from typing import Final
 
 from corral.domain.field_classes.field_class import FieldClass, fields
 
+_EXIT: Final = fields(
+    open="code signal crashed known core_dumped outcome crash_class ended_at",
+    text="summary",
+    sensitive="rung",
+)
+
 GROUP_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     # controller.consoles.pages
     "ConsolePage": fields(
         open="incarnation items next_offset previous_offset gap gaps first_offset end_offset tail"
     ),
     "ConsoleLine": fields(open="offset time line partial continued"),
+    "ConsoleText": fields(open="offset time text next_offset gap"),
     # controller.consoles.searches
     "ConsoleMatches": fields(
         open="items next notes incarnation next_offset gap gaps first_offset end_offset"
@@ -131,14 +138,19 @@ GROUP_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
         ),
         text="reason exit",
     ),
-    "ExitShape": fields(
-        open="code signal crashed known core_dumped outcome crash_class ended_at",
-        text="summary",
-        sensitive="rung",
-    ),
+    "ExitShape": _EXIT,
+    # domain.groups.instance_records
+    "ExitRecord": _EXIT,
     "ModulesShape": fields(open="changes missing"),
     # controller.http.resources.instances.instances
-    "CommandTaken": fields(open="id", sensitive="command"),
+    "CommandTaken": fields(open="id incarnation offset", sensitive="command"),
+    # controller.http.resources.instances.sent_commands
+    "SentCommandShape": fields(open="number at by by_name incarnation node offset", sensitive="line"),
+    # controller.consoles.stream_messages
+    "RunShape": fields(open="incarnation node"),
+    "EndShape": fields(open="incarnation state ended_at exit"),
+    # controller.consoles.watchers
+    "InputLine": fields(open="number time by by_name incarnation offset id", sensitive="line"),
     # controller.http.resources.instances.runs
     "RunsShape": fields(open="items next", text="notes"),
     "InstanceRunShape": fields(

@@ -446,7 +446,7 @@ class SendCommand(_message.Message):
     def __init__(self, instance_id: _Optional[str] = ..., command: _Optional[str] = ..., incarnation: _Optional[int] = ..., request_id: _Optional[str] = ..., command_id: _Optional[str] = ..., repeated: _Optional[bool] = ...) -> None: ...
 
 class SendCommandAck(_message.Message):
-    __slots__ = ("request_id", "instance_id", "incarnation", "accepted", "error_code", "error_message", "unread_bytes", "repeated")
+    __slots__ = ("request_id", "instance_id", "incarnation", "accepted", "error_code", "error_message", "unread_bytes", "repeated", "console_offset")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -455,6 +455,7 @@ class SendCommandAck(_message.Message):
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     UNREAD_BYTES_FIELD_NUMBER: _ClassVar[int]
     REPEATED_FIELD_NUMBER: _ClassVar[int]
+    CONSOLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     instance_id: str
     incarnation: int
@@ -463,7 +464,8 @@ class SendCommandAck(_message.Message):
     error_message: str
     unread_bytes: int
     repeated: bool
-    def __init__(self, request_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., accepted: _Optional[bool] = ..., error_code: _Optional[str] = ..., error_message: _Optional[str] = ..., unread_bytes: _Optional[int] = ..., repeated: _Optional[bool] = ...) -> None: ...
+    console_offset: int
+    def __init__(self, request_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., accepted: _Optional[bool] = ..., error_code: _Optional[str] = ..., error_message: _Optional[str] = ..., unread_bytes: _Optional[int] = ..., repeated: _Optional[bool] = ..., console_offset: _Optional[int] = ...) -> None: ...
 
 class InstanceStatusUpdate(_message.Message):
     __slots__ = ("instance_id", "state", "port", "player_count", "uptime_ms", "incarnation", "pid", "started_at_ms", "console_offset", "exit", "readiness", "reason", "stage", "players_known", "max_players", "module_changes", "modules_missing", "files_kept", "former_exit", "nonce", "players_reported")

@@ -23,7 +23,7 @@ import pathlib
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Protocol
 
 from corral.controller.http.messages.call import ApiCall, NoQuery, Query, TicketedQuery
@@ -107,8 +107,13 @@ class Dialogue(Protocol):
     async def send_messages(self, write: WriteText, /) -> None:
         """Write messages, JSON each; cancelled when the socket has to end."""
 
-    async def receive(self, text: str, /) -> bytes:
-        """Take a message; what is returned answers it. One at a time, in their order."""
+    async def receive(self, text: str, /) -> bytes | None:
+        """Take a message; what is returned answers it, None: nothing does. One at a time, in their order. `DialogueOver`
+        ends the socket."""
+
+
+class DialogueOver(Exception):
+    """The application has had enough of a client; the reason is told to it."""
 
 
 LoginHandler = Callable[..., Awaitable[ApiResponse]]
@@ -138,6 +143,10 @@ class Route:
     path: str
     permission: Permission | Public | Itself
     summary: str
+    description: str = ""
+    """What the summary and the schemas do not say, in Markdown."""
+    messages: Mapping[str, Any] = field(default_factory=dict)
+    """The types of the messages that a stream or a socket sends, by their names."""
     response: Any = None
     """The type of the answer's body; None for an answer without one."""
     compact: Any = None

@@ -9,7 +9,7 @@ import structlog
 
 from corral.controller.http.messages.request import HttpRequest
 from corral.controller.http.pipeline.caller_limits import OpenStream
-from corral.controller.http.pipeline.route_table import Dialogue, WriteText
+from corral.controller.http.pipeline.route_table import Dialogue, DialogueOver, WriteText
 from corral.system.aio.tasks import Tasks, failure_of, first_of
 
 log = structlog.get_logger("corral.controller.http")
@@ -49,10 +49,15 @@ async def serve_socket(*, request: HttpRequest, stream: OpenStream, dialogue: Di
     failures = [error for task in (sending, receiving) if (error := failure_of(task)) is not None]
     if gone or any(isinstance(failure, OSError) for failure in failures):
         return  # the client hung up, and one of the two noticed first
+    refusal = next((failure for failure in failures if isinstance(failure, DialogueOver)), None)
     for failure in failures:
+        if failure is refusal:
+            continue
         log.warning("http_socket.failed", path=request.shown_path, error=str(failure), exc_info=failure)
     if stream.closing.done():
         await _close(request, _CLOSED_BY_US, stream.closing.result())
+    elif refusal is not None:
+        await _close(request, _CLOSED_BY_US, str(refusal))
     elif failures:
         await _close(request, _FAILED, "something went wrong")
     else:
@@ -73,7 +78,11 @@ async def _receive_all(request: HttpRequest, dialogue: Dialogue, write: WriteTex
         text = message.get("text")
         if text is None:
             text = (message.get("bytes") or b"").decode("utf-8", "replace")
-        await write((await dialogue.receive(text)).decode())
+        answer = await dialogue.receive(text)
+        if answer is not None:
+            await write(answer.decode())
+        else:
+            await asyncio.sleep(0)  # many messages may lie here: others have their turn between two of them
 
 
 async def _close(request: HttpRequest, code: int, reason: str) -> None:

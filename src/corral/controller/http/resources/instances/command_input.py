@@ -7,9 +7,8 @@ from typing import Final
 from corral.controller.consoles.service import Consoles
 from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.attempts import Attempt, may_have_arrived
-from corral.controller.instances.instance_commands import CommandTarget, sent_event
+from corral.controller.instances.instance_commands import CommandTarget, SentLine
 from corral.controller.state.cluster_state import ClusterState
-from corral.domain.events import Draft
 from corral.domain.ids import InstanceId
 from corral.domain.records import BegunEffect
 from corral.errors import Code, CorralError, Rejected
@@ -37,8 +36,11 @@ async def send(
     id: InstanceId,
     line: str,
     attempt: Attempt,
-) -> Draft:
-    """Send a line to an instance's input and show it in open consoles; returns the event that the caller commits.
+    *,
+    line_id: str | None = None,
+) -> SentLine:
+    """Send a line to an instance's input and show it in open consoles; the caller commits its event and its entry.
+    `line_id`: what the caller calls the line by.
 
     The line is for the run that was there at the first attempt, and for no other one. NOT_RUNNING,
     STALE_INCARNATION, INPUT_NOT_READ, INPUT_CLOSED, NODE_OFFLINE, TIMEOUT, MAY_HAVE_ARRIVED.
@@ -55,14 +57,20 @@ async def send(
         )
     else:
         attempt.resume(action=ACTION, subject=id)
+    ring = consoles.ring((id, target.incarnation))
+    received = ring.end if ring is not None and not repeated else None
     try:
-        await commands.send(target, line, id=begun.id, repeated=repeated)
+        offset = await commands.send(target, line, id=begun.id, repeated=repeated)
     except CorralError as error:
         if error.code in _NOTHING_SENT and not repeated:
             await attempt.undo()
         raise
-    consoles.add_input_line(id, line=line, by=attempt.actor.name)
-    return sent_event(target, line, attempt.actor)
+    # A daemon of a former version does not tell the place: what was received before is not behind it.
+    sent = SentLine(
+        target=target, line=line, actor=attempt.actor, offset=received if offset is None else offset
+    )
+    consoles.add_input_line(sent, id=line_id)
+    return sent
 
 
 def _former_target(

@@ -63,19 +63,24 @@ class Why(RequestBody, frozen=True, kw_only=True):
     reason: Text = ""
 
 
+CommandText = Annotated[
+    str,
+    # one line: what a newline would make of it is a second command
+    msgspec.Meta(max_length=LINE_MAX, pattern=r"^[^\x00\n\r]*(?!\n)$"),
+]
+
+
 class CommandLine(RequestBody, frozen=True, kw_only=True):
-    command: Annotated[
-        str,
-        # one line: what a newline would make of it is a second command
-        msgspec.Meta(max_length=LINE_MAX, pattern=r"^[^\x00\n\r]*(?!\n)$"),
-    ]
+    command: CommandText
 
 
 class CommandTaken(msgspec.Struct, frozen=True, kw_only=True):
-    """The line is in the instance's input; what it does with it shows on the console."""
+    """The line is in the instance's input; what it does with it shows on the console, behind `offset`."""
 
     id: str
     command: str
+    incarnation: int
+    offset: int | None
 
 
 async def get_instance(view: InstanceView, call: ApiCall[None, NoQuery]) -> InstanceShape:
@@ -233,10 +238,9 @@ async def send_command(
     attempt: Attempt,
 ) -> Mutation:
     id, line = InstanceId(call.path["id"]), call.body.command
-    event = await commanding.send(state, instances, consoles, id, line, attempt)
-    return Mutation(
-        action=commanding.ACTION, subject=id, steps=(event,), body=CommandTaken(id=id, command=line)
-    )
+    sent = await commanding.send(state, instances, consoles, id, line, attempt)
+    taken = CommandTaken(id=id, command=line, incarnation=sent.target.incarnation, offset=sent.offset)
+    return Mutation(action=commanding.ACTION, subject=id, steps=(sent.event(), sent.entry()), body=taken)
 
 
 def _operation(verb: str, summary: str, handler: Callable[..., Mutation], **more: Any) -> Mutate:
