@@ -62,6 +62,12 @@ class Console:
             self.text += text
             self._changed.notify_all()
 
+    def typed_elsewhere(self, line: str) -> None:
+        """A line that somebody else sends."""
+        with self._changed:
+            self._echoes.append(line)
+            self._changed.notify_all()
+
     def end(self, **told: Any) -> None:
         with self._changed:
             self._ended = told
@@ -116,7 +122,9 @@ class Console:
                 text, place = self.text[place:], len(self.text)
                 echoes, echoed = self._echoes[echoed:], len(self._echoes)
             for line in echoes:
-                yield frame(f"{RUN}-{place}", "command", {"line": line, "by": "token:t"})
+                yield frame(
+                    f"{RUN}-{place}", "command", {"line": line, "by": "token:t", "by_name": "Ada's laptop"}
+                )
             if text:
                 yield self._message(place, text, blocks=blocks)
                 if self.cut:

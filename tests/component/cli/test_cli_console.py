@@ -265,6 +265,37 @@ def test_a_terminal_shows_scroll_back_live_output_and_the_line_being_typed(
     assert console.commands == ["say_hello"], "leaving sends nothing"
 
 
+def test_lines_of_others_are_shown_with_who_sent_them_and_earlier_ones_are_recalled(
+    terminal: Callable[..., Tmux], console: Console, server: StandIn
+) -> None:
+    sent = [{"line": "list", "by": "user:ada"}, {"line": "•••", "by": "x"}, {"line": "save", "by": "x"}]
+    server.answers["GET", "/api/v1/instances/lobby-1/commands"] = (200, {"items": sent, "next": None})
+    tmux = terminal()
+    tmux.shows("lobby-1>")
+    until(lambda: console.streams, lambda: "no stream")
+    console.typed_elsewhere("whitelist on")
+    tmux.shows("» whitelist on  (Ada's laptop)")
+    tmux.type("Up")
+    tmux.shows("lobby-1> list")
+    tmux.type("Up")
+    tmux.shows("lobby-1> save")
+
+
+def test_sent_lines_are_listed_with_who_sent_them(corral: Corral, server: StandIn) -> None:
+    sent = {
+        "at": "2026-01-01T12:00:00Z",
+        "line": "list",
+        "by": "user:ada",
+        "by_name": "Ada",
+        "incarnation": 1024,
+    }
+    server.answers["GET", "/api/v1/instances/lobby-1/commands"] = (200, {"items": [sent], "next": None})
+    done = corral("instance", "commands", "lobby-1", "--since", "2h")
+    assert done.returncode == 0, done.stderr
+    assert ("Ada" in done.stdout, "user:ada" in done.stdout) == (True, False)
+    assert (" list" in done.stdout, "since" in server.requests[-1].query) == (True, True)
+
+
 def test_a_typed_line_is_shown_before_its_answer_and_once(
     terminal: Callable[..., Tmux], console: Console, server: StandIn
 ) -> None:

@@ -25,6 +25,7 @@ from corral.cli.instance.file_trees import pull, push
 from corral.cli.instance.files import files, get_file, plan, save
 from corral.cli.instance.output import console, download, logs, search
 from corral.cli.instance.runs import runs
+from corral.cli.instance.sent_commands import sent_commands
 from corral.cli.instance.waits import (
     ENDED,
     INSTANCES,
@@ -355,7 +356,7 @@ def delete(session: ApiSession, id: str, yes: bool) -> None:
 
 
 for extra in (
-    *(console, logs, runs, search, download, plan, save),
+    *(console, logs, runs, sent_commands, search, download, plan, save),
     *(files, get_file, put_file, edit_file, remove_file, move_file, make_directory, unpack, pull, push),
 ):
     instance.add_command(extra)

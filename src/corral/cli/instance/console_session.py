@@ -14,12 +14,13 @@ import queue
 import select
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from corral.cli.api import event_stream
 from corral.cli.api.client import Client, segment
 from corral.cli.failure import CommandFailure, Unreachable, note, printable
+from corral.cli.instance.sent_commands import sender
 from corral.cli.terminal.console_line import LineEditor, Neutraliser, gap_text
 
 _QUIET_SECONDS: Final = 0.5
@@ -105,7 +106,7 @@ class ConsoleSession:
         if event == "text":
             self._put(TEXT, data["text"])
         elif event == "command":
-            self._echoed(str(data.get("line", "")))
+            self._echoed(data)
         elif event == "run":
             self._put(NOTE, f"-- run {data.get('incarnation')} on node {data.get('node')} --")
         elif event == "gap":
@@ -118,12 +119,13 @@ class ConsoleSession:
         elif event == "end":
             self._put(ENDED, data)
 
-    def _echoed(self, line: str) -> None:
+    def _echoed(self, sent: Any) -> None:
         """A line that an instance has taken; ours was shown when it was typed, before its answer."""
+        line = str(sent.get("line", ""))
         try:
             self._mine.remove(line)
         except ValueError:
-            self._put(ECHO, line)
+            self._put(ECHO, f"» {line}  ({sender(sent)})")
 
     def _send(self) -> None:
         while True:
@@ -213,9 +215,12 @@ def typing_mode() -> Iterator[None]:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
-def attach_terminal(feed: ConsoleSession, id: str, *, scrollback: str, raw: bool) -> None:
-    """Until the person detaches with Ctrl-C, Ctrl-] or Ctrl-D, or nothing more can come."""
-    editor = LineEditor()
+def attach_terminal(
+    feed: ConsoleSession, id: str, *, scrollback: str, history: Sequence[str], raw: bool
+) -> None:
+    """Until the person detaches with Ctrl-C, Ctrl-] or Ctrl-D, or nothing more can come. `history`: lines from before,
+    which the arrow keys lead to."""
+    editor = LineEditor(history)
     screen = ConsoleScreen(editor, prompt=f"{id}> ", raw=raw)
     failure: CommandFailure | None = None
     note(f"attached to '{id}'; Ctrl-] or Ctrl-C detaches, the instance goes on")
@@ -245,10 +250,8 @@ def _show(feed: ConsoleSession, screen: ConsoleScreen, id: str) -> CommandFailur
     for kind, value in feed.take():
         if kind == TEXT:
             screen.write(value)
-        elif kind == NOTE:
+        elif kind in (NOTE, ECHO):
             screen.print_line(value)
-        elif kind == ECHO:
-            screen.print_line(f"» {value}")
         elif kind == LATE:
             screen.write_apart(value)
         elif kind == ENDED:

@@ -14,6 +14,7 @@ from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.failure import CommandRefused, WrongUsage, note
 from corral.cli.instance.runs import chosen_run, each_run, run_option
+from corral.cli.instance.sent_commands import earlier_lines
 from corral.cli.instance.waits import INSTANCES
 from corral.cli.terminal.console_line import gap_text
 from corral.cli.terminal.output import Item, show_streamed
@@ -22,6 +23,7 @@ from corral.errors import counted
 
 PAGE: Final = 5000
 _TAIL: Final = 100
+_RECALLED: Final = 100
 _UNREADABLE: Final = frozenset({"CONSOLE_GONE", "NODE_OFFLINE", "TIMEOUT", "NOT_SUPPORTED"})
 
 
@@ -288,7 +290,7 @@ class Lines:
 def console(session: ApiSession, id: str, tail: int, raw: bool) -> None:
     """Attach to an instance. Shows its newest lines, what it writes, and a line to write to it.
 
-    Ctrl-C, Ctrl-] or Ctrl-D detaches; the instance goes on.
+    Lines of others are shown with who sent them. Ctrl-C, Ctrl-] or Ctrl-D detaches; the instance goes on.
     """
     from corral.cli.instance import console_session
 
@@ -298,7 +300,8 @@ def console(session: ApiSession, id: str, tail: int, raw: bool) -> None:
     )
     scrollback = _text(_earlier(session, id, page, tail)) if tail else ""
     if sys.stdin.isatty() and sys.stdout.isatty():
-        console_session.attach_terminal(feed, id, scrollback=scrollback, raw=raw)
+        history = earlier_lines(session, id, _RECALLED)
+        console_session.attach_terminal(feed, id, scrollback=scrollback, history=history, raw=raw)
     else:
         console_session.attach_pipe(feed, id, scrollback=scrollback)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 from corral.cli.terminal.table import text_width
@@ -99,12 +100,12 @@ _HISTORY: Final = 500
 class LineEditor:
     """`text` with a cursor; `detached` once the person wants to go."""
 
-    def __init__(self) -> None:
+    def __init__(self, history: Sequence[str] = ()) -> None:
         self.text = ""
         self.cursor = 0
         self.detached = False
-        self._history: list[str] = []
-        self._at = 0
+        self._history: list[str] = list(history)[-_HISTORY:]
+        self._at = len(self._history)
         self._kept = ""
         self._escape = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
