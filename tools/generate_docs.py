@@ -28,6 +28,7 @@ import corral.sdk
 from corral.cli.main import cli
 from corral.controller.http.openapi import describe
 from corral.controller.http.routes import ROUTES
+from corral.domain.event_schemas.catalog import EVENT_SCHEMAS, data_fields
 from corral.domain.events import EventType
 from corral.domain.field_classes.event_data import EVENT_DATA
 from corral.domain.field_classes.field_class import FieldClass
@@ -135,24 +136,52 @@ def shown(key: Key) -> str:
 
 
 def events() -> str:
-    told = meanings("events", (type.value for type in EventType))
-    rows = [(code(type.value), told[type.value], event_data(type)) for type in EventType]
+    types = [(code(type.value), EVENT_SCHEMAS[type].meaning, event_fields(type)) for type in EventType]
     intro = """
 The closed list of event types. How events are numbered, stored and followed:
-[concepts/events.md](../concepts/events.md). The last column has what `data` may hold. Fields with a word in brackets are
-[sensitive](../concepts/security.md#what-a-caller-may-see): as a whole, or the addresses in a text.
+[concepts/events.md](../concepts/events.md). `GET /api/v1/events/types` and `corral event types` list the same. In the last
+column are the fields of `data`; those that end in `?` are left out where they say nothing.
 """
     return page(
-        "Events", "src/corral/domain/events.py", intro, table(["type", "published when", "data"], rows)
+        "Events",
+        "src/corral/domain/event_schemas",
+        intro,
+        table(["type", "published when", "data"], types),
+        "## Data",
+        """
+Each set of fields, with the types of event that have it. Fields with a class are
+[sensitive](../concepts/security.md#what-a-caller-may-see): as a whole, or the addresses in a text.
+""",
+        *(event_data(data, types) for data, types in types_by_data().items()),
     )
 
 
-def event_data(type: EventType) -> str:
-    """The fields of its data; those that are not open with the part that is hidden."""
-    classes = EVENT_DATA[type]
-    return ", ".join(
-        code(name) + (f" ({kind})" if kind is not FieldClass.OPEN else "") for name, kind in classes.items()
-    )
+def event_fields(type: EventType) -> str:
+    return ", ".join(code(field.name) + ("" if field.required else "?") for field in data_fields(type))
+
+
+def types_by_data() -> dict[str, list[EventType]]:
+    """The types that share the same data, by its name."""
+    found: dict[str, list[EventType]] = {}
+    for type in EventType:
+        found.setdefault(EVENT_SCHEMAS[type].data.__name__, []).append(type)
+    return {name: types for name, types in found.items() if data_fields(types[0])}
+
+
+def event_data(name: str, types: list[EventType]) -> str:
+    classes = EVENT_DATA[types[0]]
+    rows = [
+        (
+            code(field.name) + ("" if field.required else "?"),
+            field.type,
+            "" if classes[field.name] is FieldClass.OPEN else classes[field.name].value,
+            field.meaning,
+            code(json.dumps(field.example, ensure_ascii=False)),
+        )
+        for field in data_fields(types[0])
+    ]
+    named = ", ".join(code(type.value) for type in types)
+    return f"### {name}\n\n{named}\n\n" + table(["field", "type", "class", "meaning", "example"], rows)
 
 
 def errors() -> str:

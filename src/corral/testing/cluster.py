@@ -33,6 +33,7 @@ from corral.system.daemon_config import DaemonConfig
 from corral.system.log_ring import LogRing
 from corral.testing.api_calls import call
 from corral.testing.cgroup_cleanup import drop_groups
+from corral.testing.event_checks import event_faults
 from corral.testing.fault_proxy import FaultProxy
 from corral.testing.reaper import reap
 from corral.testing.survivors import now_in_ticks
@@ -188,22 +189,26 @@ class LocalDaemon:
 
 
 class LocalCluster:
-    """Controllers and daemons that end with the test. Use as `async with`."""
+    """Controllers and daemons that end with the test. Use as `async with`. At the end every event that was stored has to
+    be as its schema documents it."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory
+        self._controllers: list[ControllerApp] = []
         self._stack = contextlib.AsyncExitStack()
         self._since = now_in_ticks()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, failed: object, *_: object) -> None:
+        undocumented = [] if failed else [fault for app in self._controllers for fault in event_faults(app)]
         try:
             await self._stack.aclose()
         finally:
             await asyncio.to_thread(reap, self._directory, since=self._since)
             await asyncio.to_thread(drop_groups, self._directory)
+        assert not undocumented, f"events differ from their schemas: {undocumented[:5]}"
 
     async def controller(
         self,
@@ -233,6 +238,7 @@ class LocalCluster:
             accept_older_store=accept_older_store,
         )
         app = await self._stack.enter_async_context(opened)
+        self._controllers.append(app)
         if via is not None:
             via.retarget(app.grpc_listen)
         if wait:

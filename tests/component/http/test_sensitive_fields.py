@@ -66,7 +66,16 @@ EVENTS: dict[EventType, dict[str, Any]] = {
     },
     EventType.INSTANCE_CRASHED: {
         "reason": SENTENCE,
-        "exit": {"code": 1, "summary": SENTENCE, "rung": f"command login {MARK}"},
+        "exit": {
+            "known": True,
+            "code": 1,
+            "signal": None,
+            "crashed": True,
+            "outcome": "crashed",
+            "summary": SENTENCE,
+            "rung": f"command login {MARK}",
+            "ended_at": "2026-01-01T12:00:00Z",
+        },
     },
     EventType.MODULE_LEAKED: {"id": "m", "children": [f"17 sh -c login {MARK}"], "threads": ["worker"]},
     EventType.CRASH_LOOP_STARTED: {"reason": SENTENCE, "strikes": 1},
@@ -264,7 +273,8 @@ async def test_a_viewer_finds_no_command_credential_or_value_in_any_answer(rig: 
     assert HIDDEN in frames[-1]["data"]["line"]
     told = {frame["type"]: frame["data"] for frame in frames}
     assert told["MODULE_UPGRADE_ROLLED_BACK"]["story"] == [HIDDEN, HIDDEN]
-    assert told["INSTANCE_CRASHED"]["exit"] == {"code": 1, "summary": SHOWN_SENTENCE, "rung": HIDDEN}
+    crashed = EVENTS[EventType.INSTANCE_CRASHED]["exit"]
+    assert told["INSTANCE_CRASHED"]["exit"] == {**crashed, "summary": SHOWN_SENTENCE, "rung": HIDDEN}
     assert told["MODULE_LEAKED"]["children"] == [HIDDEN]
     for path in (f"/api/v1/instances/{id}", f"/api/v1/instances/{id}/why", "/api/v1/groups/lobby/why"):
         assert SHOWN_SENTENCE in found[path], path

@@ -76,7 +76,7 @@ class EventBench:
         """Events of the cluster, one commit each."""
         told: list[Event] = []
         for subject in subjects:
-            data = {"min": subject} if type is EventType.GROUP_CREATED else {}
+            data = {"min": 7, "max": None} if type is EventType.GROUP_CREATED else {}
             commit = await self.ledger.commit(Draft(type=type, subject=subject, data=data))
             told += commit.events
         return told

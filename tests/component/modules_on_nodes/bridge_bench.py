@@ -133,7 +133,7 @@ class BridgeBench:
     async def tell(self, *subjects: str, type: EventType = EventType.GROUP_CREATED) -> list[Event]:
         """Events of the cluster, all in one commit."""
         named = type is EventType.GROUP_CREATED
-        drafts = [Draft(type=type, subject=each, data={"min": each} if named else {}) for each in subjects]
+        drafts = [Draft(type=type, subject=each, data={"min": 7} if named else {}) for each in subjects]
         return list((await self.ledger.commit(*drafts)).events)
 
     def join(self, link: HeldLink | None = None) -> HeldLink:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import urllib.request
+from collections.abc import Mapping
 from typing import Any, Self
 
 import msgspec
 import pytest
 from node_archives import install, node_archive
 
+from corral.domain.event_schemas.catalog import example_data
 from corral.domain.events import Draft, EventType
 from corral.testing.cluster import LocalController
 from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity
@@ -128,8 +130,13 @@ async def identity(controller, scratch):
     return await enrolled_identity(scratch / "raw", token=await controller.join_token("raw"), node_id="raw")
 
 
+def made(type: EventType, subject: str, data: Mapping[str, Any] | None = None) -> Draft:
+    """An event with everything that belongs to its type."""
+    return Draft(type=type, subject=subject, data={**example_data(type), **(data or {})})
+
+
 async def tell(controller: LocalController, *subjects: str) -> None:
-    drafts = [Draft(type=EventType.GROUP_CREATED, subject=subject) for subject in subjects]
+    drafts = [made(EventType.GROUP_CREATED, subject) for subject in subjects]
     await controller.app.role.term.ledger.commit(*drafts)
 
 
@@ -258,9 +265,9 @@ async def test_a_node_subscribes_only_to_what_an_installed_module_for_nodes_decl
         await eventually(lambda: len(node.of("error_report")) == 2)
         told = node.of("error_report")[1].error_message
         assert all(name in told for name in ("NODE_ONLINE", *never))
-        line = Draft(type=EventType.INSTANCE_COMMAND, subject="lobby-1", data={"line": "login hunter2"})
+        line = made(EventType.INSTANCE_COMMAND, "lobby-1", {"line": "login hunter2"})
         url = {"url": "https://bob:hunter2@files.example/server.jar"}
-        added = Draft(type=EventType.CATALOG_UPDATED, subject="paper/1", data=url)
+        added = made(EventType.CATALOG_UPDATED, "paper/1", url)
         await controller.app.role.term.ledger.commit(line, added)
         await controller.join_token("other")
         await tell(controller, "a")
@@ -295,9 +302,9 @@ async def test_what_a_node_gets_again_is_redacted_and_narrowed_as_what_it_gets_a
     url = {"url": "https://bob:hunter2@files.example/server.jar"}
     line = {"line": "login hunter2", "group": "lobby", "node": "other"}
     await ledger.commit(
-        Draft(type=EventType.INSTANCE_COMMAND, subject="lobby-1", data=line),
-        Draft(type=EventType.CATALOG_UPDATED, subject="paper/1", data=url),
-        Draft(type=EventType.TOKEN_CREATED, subject="tok-1", data={"name": "hunter2"}),
+        made(EventType.INSTANCE_COMMAND, "lobby-1", line),
+        made(EventType.CATALOG_UPDATED, "paper/1", url),
+        made(EventType.TOKEN_CREATED, "tok-1", {"name": "hunter2"}),
     )
     await tell(controller, "a")
     async with Node(identity, controller) as node:

@@ -10,6 +10,7 @@ import pytest
 from bridge_rig import PlayedProcess, played
 from node_archives import install, node_archive
 
+from corral.domain.event_schemas.catalog import example_data
 from corral.domain.events import Draft, EventType
 from corral.modules.scope import Scope
 from corral.modules.services.event_rules import EVENTS_MISSED
@@ -62,7 +63,10 @@ class CutBridge:
         await eventually(lambda: events._seen is not None)
 
     async def publish(self, *subjects: str) -> None:
-        drafts = [Draft(type=EventType(TYPE), subject=subject) for subject in subjects]
+        drafts = [
+            Draft(type=EventType(TYPE), subject=subject, data=example_data(EventType(TYPE)))
+            for subject in subjects
+        ]
         await self._controller.app.role.term.ledger.commit(*drafts)
 
     def hold_answers(self) -> None:

@@ -16,6 +16,7 @@ import structlog
 
 from corral.controller.state.cluster_state import ClusterState, Mirror, StoredRecord
 from corral.controller.state.collections import AUDIT
+from corral.domain.event_schemas.catalog import data_fault
 from corral.domain.events import Draft, EventType
 from corral.domain.records import AuditEntry, Record
 from corral.domain.sensitive_fields import undeclared_fields
@@ -29,12 +30,19 @@ R = TypeVar("R", bound=Record)
 Step = Put | Delete | Draft | Append
 
 _ATTEMPTS: Final = 20
+_MOST_REPORTED: Final = 1000
+"""Of different faults in the data of events: each is logged once."""
 _NO_CLASS: Final = "it has no class in corral.domain.field_classes.event_data"
+_NO_FIT: Final = "its data differs from its schema in corral.domain.event_schemas"
 _log = structlog.get_logger("corral.controller.state")
 
 
 class UndeclaredEventField(UserWarning):
     """An event's data has a field of which nobody said who may see it."""
+
+
+class UndeclaredEventData(UserWarning):
+    """An event's data is not of the form that its schema declares."""
 
 
 class Actor(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +78,7 @@ class Ledger:
         for step in steps:
             if isinstance(step, Draft):
                 self._report_undeclared(step)
+                self._report_fault(step)
         return await self._writer.commit(
             Transaction(
                 writes=tuple(step for step in steps if isinstance(step, Put | Delete)),
@@ -85,6 +94,16 @@ class Ledger:
                 self._reported.add((draft.type, name))
                 _log.error("event_field.refused", type=draft.type.value, name=name, reason=_NO_CLASS)
             warnings.warn(f"{draft.type}.{name}: {_NO_CLASS}", UndeclaredEventField, stacklevel=3)
+
+    def _report_fault(self, draft: Draft) -> None:
+        """Say once how the data of an event differs from what is documented. Tests fail by the warning."""
+        fault = data_fault(draft.type, draft.data)
+        if not fault:
+            return
+        if (draft.type, fault) not in self._reported and len(self._reported) < _MOST_REPORTED:
+            self._reported.add((draft.type, fault))
+            _log.error("event_data.refused", type=draft.type.value, reason=f"{_NO_FIT}: {fault}")
+        warnings.warn(f"{draft.type}: {_NO_FIT}: {fault}", UndeclaredEventData, stacklevel=3)
 
     async def revise(
         self,

@@ -1,4 +1,5 @@
-"""Classes of the fields in events' `data`, by type, and the permissions that types need.
+"""Classes of the fields in events' `data`, by type, and the permissions that types need. What the fields mean, and their
+types: `corral.domain.event_schemas`.
 
 Every type has a row, an empty one if its events carry no data. A field that is missing here is hidden from callers
 without `instances.sensitive`; the ledger reports it, and tests fail by that.
@@ -14,7 +15,9 @@ from corral.domain.field_classes.field_class import FieldClass, fields
 from corral.domain.permissions import Permission
 
 _RUN: Final = fields(open="group node incarnation pid decision", text="reason")
-_END: Final = {**_RUN, **fields(open="restarted_as crash", document="exit")}
+_END: Final = fields(
+    open="group node incarnation restarted_as crash decision", text="reason", document="exit"
+)
 _MODULE: Final = fields(open="id version from to intent at", text="reason")
 _DEPLOYMENT: Final = fields(open="group from to by decision", text="reason undone")
 _TEMPLATE: Final = fields(open="version hash files size note by")
@@ -82,12 +85,12 @@ EVENT_DATA: Final[Mapping[EventType, Mapping[str, FieldClass]]] = {
     EventType.INSTANCE_STARTING: _RUN,
     EventType.INSTANCE_RUNNING: {**_RUN, **fields(open="ready")},
     EventType.INSTANCE_DRAINING: _RUN,
-    EventType.INSTANCE_READY_CHANGED: {**_RUN, **fields(open="ready")},
+    EventType.INSTANCE_READY_CHANGED: fields(open="group node incarnation ready", text="reason"),
     EventType.INSTANCE_STOPPING: _RUN,
     EventType.INSTANCE_STOPPED: _END,
     EventType.INSTANCE_CRASHED: _END,
     EventType.INSTANCE_OFFLINE: fields(open="group node incarnation from"),
-    EventType.INSTANCE_LOST: {**_RUN, **fields(open="lost_at")},
+    EventType.INSTANCE_LOST: fields(open="group node incarnation lost_at decision", text="reason"),
     EventType.INSTANCE_ADOPTED: fields(open="group node incarnation state"),
     EventType.INSTANCE_PROMOTED: fields(open="group node decision"),
     EventType.INSTANCE_COMMAND: fields(open="by incarnation group node offset", sensitive="line"),
@@ -120,7 +123,7 @@ EVENT_DATA: Final[Mapping[EventType, Mapping[str, FieldClass]]] = {
     EventType.CAPABILITY_REGISTERED: _CAPABILITY,
     EventType.CAPABILITY_UNREGISTERED: {**_CAPABILITY, **fields(text="reason")},
     EventType.CAPABILITY_SWAPPED: _CAPABILITY,
-    EventType.EVENT_UNREADABLE: fields(open="type"),
+    EventType.EVENT_UNREADABLE: fields(open="type left_off"),
     EventType.DOCUMENT_UNREADABLE: fields(open="collection id revision", text="reason"),
     EventType.STORE_OLDER_THAN_NODE: fields(open="stored confirmed"),
 }
