@@ -27,6 +27,7 @@ from grpc_tools import protoc  # type: ignore[import-untyped]  # has no stubs
 import corral.sdk
 from corral.cli.main import cli
 from corral.controller.http.openapi import describe
+from corral.controller.http.openapi_events import EVENT_MARK
 from corral.controller.http.routes import ROUTES
 from corral.domain.event_schemas.catalog import EVENT_SCHEMAS, data_fields
 from corral.domain.events import EventType
@@ -252,7 +253,11 @@ as OpenAPI 3.1: `GET /api/v1/openapi.json`.
     blocks = [intro, table(["route", "permission", "what it does"], overview)]
     blocks += [route_block(*found) for found in operations(document.paths)]
     blocks.append("## Shapes")
-    blocks += [shape_block(name, schema) for name, schema in sorted(document.components["schemas"].items())]
+    blocks += [
+        shape_block(name, schema)
+        for name, schema in sorted(document.components["schemas"].items())
+        if EVENT_MARK not in schema  # those are on the page of events
+    ]
     return page("HTTP API", "the route table in src/corral/controller/http/", *blocks)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
 import click
@@ -12,6 +13,7 @@ from corral.cli.failure import note, printable
 from corral.cli.terminal.output import Column, Item, details, limit_option, plain, show_list, show_streamed
 from corral.cli.terminal.table import GREEN, RED, YELLOW, colour_enabled, coloured
 from corral.cli.terminal.values import check_times, short_time, time_options
+from corral.errors import Code, unknown_choice
 
 EVENTS: Final = "/api/v1/events"
 RESYNC: Final = "RESYNC_REQUIRED"
@@ -32,7 +34,36 @@ _COLOURS: Final = {
 MOST: Final = 500
 """The API's largest page: of the newest events there is only one."""
 
-types_option = click.option("--types", metavar="TYPE,…", help="Only events of these types.")
+TYPE_COLUMNS: Final = (
+    Column("TYPE", "type", paint=lambda name: _colour(name)),
+    Column("RESOURCE", "resource", rank=2),
+    Column("PERMISSION", "permission", rank=2),
+    Column("DATA", lambda found: _field_names(found), rank=1),
+    Column("PUBLISHED WHEN", "meaning", stretched=True),
+)
+
+FIELD_COLUMNS: Final = (
+    Column("FIELD", "name"),
+    Column("TYPE", "type"),
+    Column("ALWAYS", lambda field: "yes" if field.get("required") else "no", rank=1),
+    Column("CLASS", "class", rank=1),
+    Column("EXAMPLE", lambda field: json.dumps(field.get("example"), ensure_ascii=False), rank=2),
+    Column("MEANING", "meaning", stretched=True),
+)
+
+_FILTERS: Final = (
+    click.option("--types", metavar="TYPE,…", help="Only events of these types."),
+    click.option("--subject", metavar="ID", help="Only events about this id."),
+    click.option("--group", metavar="NAME", help="Only events about this group or something of it."),
+    click.option("--node", metavar="ID", help="Only events about this node or something on it."),
+)
+
+
+def filters(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that say which events are meant."""
+    for option in reversed(_FILTERS):
+        command = option(command)
+    return command
 
 
 @click.group()
@@ -41,7 +72,7 @@ def event() -> None:
 
 
 @event.command("list")
-@types_option
+@filters
 @click.option("--after", metavar="ID", help="Only events after this one (EPOCH-SEQUENCE).")
 @time_options("events")
 @limit_option(100)
@@ -49,6 +80,9 @@ def event() -> None:
 def list_events(
     session: ApiSession,
     types: str | None,
+    subject: str | None,
+    group: str | None,
+    node: str | None,
     after: str | None,
     since: str | None,
     until: str | None,
@@ -56,7 +90,8 @@ def list_events(
 ) -> None:
     """List the newest events, or those after a named one. The oldest come first in both."""
     check_times(since, until)
-    params: dict[str, Any] = {"types": _types(types), "since": since, "until": until}
+    params: dict[str, Any] = {"types": _types(types), "subject": subject, "group": group, "node": node}
+    params |= {"since": since, "until": until}
     if after is None and limit <= MOST:
         page = session.client.get(EVENTS, {**params, "newest": "true", "limit": limit})
         show_list(session.output, page["items"], columns=COLUMNS)
@@ -68,14 +103,22 @@ def list_events(
 
 
 @event.command("follow")
-@types_option
+@filters
 @click.option("--after", metavar="ID", help="Begin after this event rather than now.")
 @api_command
-def follow_events(session: ApiSession, types: str | None, after: str | None) -> None:
+def follow_events(
+    session: ApiSession,
+    types: str | None,
+    subject: str | None,
+    group: str | None,
+    node: str | None,
+    after: str | None,
+) -> None:
     """Print events as they happen. A broken connection is resumed where it broke."""
     from corral.cli.api.event_stream import follow
 
-    for message in follow(session.client, f"{EVENTS}/stream", {"types": _types(types), "after": after}):
+    params = {"types": _types(types), "subject": subject, "group": group, "node": node, "after": after}
+    for message in follow(session.client, f"{EVENTS}/stream", params):
         if message.event == RESYNC:
             note("events were lost: the position is older than what is kept")
             continue
@@ -84,6 +127,25 @@ def follow_events(session: ApiSession, types: str | None, after: str | None) -> 
         except ValueError:
             continue  # not one of ours; the next may be
         show_streamed(session.output, found, _line)
+
+
+@event.command("types")
+@click.argument("type", required=False)
+@api_command
+def list_types(session: ApiSession, type: str | None) -> None:
+    """List the types of events; of one TYPE the fields of its data."""
+    items = session.client.get(f"{EVENTS}/types")["items"]
+    if type is None:
+        show_list(session.output, items, columns=TYPE_COLUMNS)
+        return
+    known = {item["type"]: item for item in items}
+    if type.upper() not in known:
+        raise unknown_choice("event type", type, known, code=Code.UNKNOWN_EVENT_TYPE)
+    show_list(session.output, known[type.upper()]["fields"], columns=FIELD_COLUMNS)
+
+
+def _field_names(found: Item) -> str:
+    return ", ".join(plain(field.get("name")) for field in found.get("fields") or ())
 
 
 def _types(types: str | None) -> str | None:

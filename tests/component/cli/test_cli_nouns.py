@@ -119,6 +119,31 @@ def test_tokens_events_and_audit_are_lists(corral: Corral, server: StandIn) -> N
     assert "admin" in corral("audit", "list").stdout
 
 
+def test_events_are_narrowed_by_subject_group_and_node(corral: Corral, server: StandIn) -> None:
+    server.answers["GET", "/api/v1/events"] = (200, {"items": [], "next": None})
+    corral("event", "list", "--subject", "lobby-1", "--group", "lobby", "--node", "web-1")
+    expected = {"subject": "lobby-1", "group": "lobby", "node": "web-1"}
+    assert expected.items() <= server.requests[-1].query.items()
+
+
+def test_the_types_of_events_are_listed_and_one_is_shown_with_its_fields(
+    corral: Corral, server: StandIn
+) -> None:
+    field = {"name": "line", "type": "string", "required": True, "class": "sensitive", "example": "say hi"}
+    item = {"type": "INSTANCE_COMMAND", "meaning": "A line was accepted.", "resource": "instance"}
+    item |= {"permission": "events.read", "fields": [{**field, "meaning": "What was typed."}]}
+    server.answers["GET", "/api/v1/events/types"] = (200, {"items": [item], "next": None})
+    listed = corral("event", "types").stdout
+    assert "INSTANCE_COMMAND" in listed
+    assert "A line was accepted." in listed
+    shown = corral("event", "types", "instance_command").stdout
+    assert "line" in shown
+    assert "What was typed." in shown
+    refused = corral("event", "types", "INSTANCE_COMAND")
+    assert "did you mean 'INSTANCE_COMMAND'?" in refused.stderr
+    assert json.loads(corral("event", "types", "-o", "json").stdout)["items"] == [item]
+
+
 def test_the_log_is_shown_with_fields_and_traceback(corral: Corral, server: StandIn) -> None:
     record = {
         "number": 9,

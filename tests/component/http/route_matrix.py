@@ -55,6 +55,7 @@ WITHOUT_A_SUBJECT = {
     "GET /api/v1/decisions",
     "GET /api/v1/events",
     "GET /api/v1/events/stream",
+    "GET /api/v1/events/types",
     "POST /api/v1/events/tickets",
     "GET /api/v1/auth/me",
     "POST /api/v1/auth/logout",

@@ -227,6 +227,34 @@ async def test_who_gets_which_events_is_the_same_on_every_way(data: pathlib.Path
                 assert "arena" not in json.dumps(ours)
 
 
+FILTERS: tuple[tuple[dict[str, str], set[tuple[str, str]]], ...] = (
+    ({"group": "lobby"}, OF_LOBBY),
+    ({"node": "node-1"}, OF_NODE_1),
+)
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "by a ticket"])
+async def test_events_of_a_group_and_of_a_node_are_found_on_every_way(data: pathlib.Path, way: str) -> None:
+    get, ring_events = WAYS[way]
+    async with http_rig(data, ring_events=ring_events) as rig, caller(rig, "ADMIN") as client:
+        for query, expected in FILTERS:
+            client.params = httpx.QueryParams(query)
+            found = [each for each in await get(rig, client) if not is_last(each)]
+            assert {(each["type"], each["subject"]) for each in found} == expected, query
+
+
+async def test_filters_hold_together_and_give_nothing_beyond_the_scope(rig: Rig) -> None:
+    await happen(rig)
+    both = {"group": "lobby", "node": "node-1", "types": "INSTANCE_CRASHED,GROUP_SCALED"}
+    async with caller(rig, "ADMIN") as client:
+        items = (await client.get("/api/v1/events", params=both)).json()["items"]
+        assert [each["type"] for each in items] == ["INSTANCE_CRASHED"]
+        joining = (await client.get("/api/v1/events", params={"node": "node-3"})).json()["items"]
+        assert [each["type"] for each in joining] == ["JOIN_TOKEN_CREATED"]
+    async with caller(rig, "lobby") as client:
+        assert (await client.get("/api/v1/events", params={"group": "arena"})).json()["items"] == []
+
+
 @pytest.mark.parametrize("name", ["VIEWER", "OPERATOR", "lobby", "node-1", "mixed"])
 @pytest.mark.parametrize("path", ["/api/v1/events", STREAM])
 async def test_events_about_accounts_are_refused_to_who_asks_for_them_without_the_permission_everywhere(

@@ -7,7 +7,9 @@ from typing import Any, Final
 
 import msgspec
 import structlog
+from msgspec import UNSET, UnsetType
 
+from corral.domain.event_subjects import ResourceKind
 from corral.domain.events import Cursor, Event, without_data
 
 RESYNC_REQUIRED: Final = "RESYNC_REQUIRED"
@@ -18,6 +20,16 @@ _ENCODER: Final = msgspec.json.Encoder()
 _log = structlog.get_logger("corral.controller.events")
 
 
+class EventResource(msgspec.Struct, frozen=True, kw_only=True):
+    """The resource that an event is about, as of the event's commit or later. Of one that is gone `summary` is null, and
+    `revision` the number of a commit in which it was gone: lower revisions of it are older."""
+
+    kind: ResourceKind
+    id: str
+    revision: int
+    summary: Any
+
+
 class EventShape(msgspec.Struct, frozen=True, kw_only=True):
     """An event as the API shows it, in lists and as the data of a stream's frame."""
 
@@ -26,6 +38,7 @@ class EventShape(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     at: dt.datetime
     data: dict[str, Any]
+    resource: EventResource | UnsetType = UNSET
 
 
 def event_shape(event: Event) -> EventShape:

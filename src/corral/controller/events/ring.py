@@ -9,6 +9,7 @@ import msgspec
 import structlog
 
 from corral.controller.events.frames import framed
+from corral.domain.event_subjects import group_of, node_of
 from corral.domain.events import Cursor, Event, EventType, without_data
 from corral.domain.sensitive_fields import redacted_event
 from corral.system.bounded_ring import BoundedRing
@@ -23,6 +24,10 @@ class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
 
     types: frozenset[EventType] | None = None
     subject: str | None = None
+    group: str | None = None
+    """Only events about this group, or whose data names it."""
+    node: str | None = None
+    """Only events about this node, or whose data names it."""
     unseen: frozenset[EventType] = frozenset()
     """Types that the reader may not have, whatever it requests."""
     redacted: bool = False
@@ -42,12 +47,14 @@ class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def all_seen(self) -> bool:
         """Whether nothing was filtered out that the reader may have."""
-        return self.types is None and self.subject is None
+        return self.types is None and self.subject is None and self.group is None and self.node is None
 
     def accepts(self, event: Event) -> bool:
         return (
             (self.types is None or event.type in self.types)
             and (self.subject is None or event.subject == self.subject)
+            and (self.group is None or group_of(event) == self.group)
+            and (self.node is None or node_of(event) == self.node)
             and event.type not in self.unseen
             and (self.covers is None or self.covers(event))
         )

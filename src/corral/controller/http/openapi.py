@@ -8,11 +8,13 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
+from corral.controller.events.frames import EventResource
 from corral.controller.http.meanings import explain_fields, explain_parameter
 from corral.controller.http.messages.call import NoQuery
 from corral.controller.http.messages.request import PATCH_TYPE
 from corral.controller.http.messages.responses import ApiResponse, ErrorShape, encode
 from corral.controller.http.messages.uploads import FILE, RAW_TYPES
+from corral.controller.http.openapi_events import DATA_TYPES, EVENT_MARK, event_frames
 from corral.controller.http.pipeline.api_context import CurrentTerm, ProcessContext
 from corral.controller.http.pipeline.route_table import (
     PUBLIC,
@@ -90,6 +92,7 @@ def describe(table: Sequence[Route]) -> OpenApiShape:
     """Without pages: they are no part of the API."""
     routes = [route for route in table if not isinstance(route, Page)]
     types = {id(type): type for route in routes for type in _types(route)}
+    types |= {id(type): type for type in (*DATA_TYPES.values(), EventResource)}
     schemas, components = msgspec.json.schema_components([*types.values(), ErrorShape], ref_template=_REF)
     by_type = dict(zip([*types, id(ErrorShape)], schemas, strict=True))
     _write_tuples_as_lists(components)
@@ -98,6 +101,7 @@ def describe(table: Sequence[Route]) -> OpenApiShape:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, by_type, components)
     queries = {route.query.__name__ for route in routes}
     shown = {name: schema for name, schema in components.items() if name not in queries}
+    shown |= event_frames(shown, EventResource.__name__)
     explain_fields(shown)
     _add_classes(shown, routes)
     return OpenApiShape(
@@ -325,6 +329,8 @@ def _success(route: Route, by_type: dict[int, Any]) -> dict[str, Any]:
     response: dict[str, Any] = {"description": route.summary}
     if isinstance(route, Stream):
         response["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
+        if route.frames:
+            response["content"]["text/event-stream"][EVENT_MARK] = {"$ref": _REF.format(name=route.frames)}
     elif isinstance(route, Download):
         response["content"] = {route.media: _BINARY}
     elif isinstance(route, Asset | Relay):

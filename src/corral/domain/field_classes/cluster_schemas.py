@@ -12,7 +12,12 @@ from corral.domain.field_classes.field_class import FieldClass, fields
 
 CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     # controller.events.frames
-    "EventShape": fields(open="id type subject at data"),
+    "EventShape": fields(open="id type subject at data resource"),
+    # The summary is redacted by its own fields before it is encoded.
+    "EventResource": fields(open="kind id revision summary"),
+    # controller.http.resources.event_types
+    "EventTypeShape": fields(open="type meaning permission resource to_nodes fields"),
+    "EventFieldShape": fields(open="name type required class_ meaning example"),
     # controller.http.messages.paging
     "Page": fields(open="items next"),
     # controller.http.messages.list_pages

@@ -359,6 +359,8 @@ class Stream(Route):
 
     handler: StreamHandler
     query: type[Query] = TicketedQuery
+    frames: str = ""
+    """The schema of the data of its frames in the OpenAPI document; empty: it has none."""
     ticketed: ClassVar[bool] = True
 
 

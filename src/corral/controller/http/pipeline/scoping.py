@@ -15,6 +15,7 @@ import msgspec
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.templates.template_usage import groups_using
 from corral.domain.access import Access
+from corral.domain.event_subjects import KINDS, ResourceKind, group_of, node_of
 from corral.domain.events import Event
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import InstanceRecord, live
@@ -289,16 +290,13 @@ def event_filter(access: Access) -> Callable[[Event], bool] | None:
         return None
 
     def covers(event: Event) -> bool:
-        family, data = event.type.partition("_")[0], event.data
-        match family:
-            case "NODE":
+        match KINDS.get(event.type):
+            case ResourceKind.NODE:
                 return access.allows_on_node(permission, event.subject)
-            case "GROUP":
-                return access.allows_on_group(permission, event.subject)
-            case "CRASH" | "DEPLOYMENT":
-                return access.allows_on_group(permission, _text(data, "group") or event.subject)
-            case "INSTANCE":
-                return access.allows_on_instance(permission, _text(data, "group"), _text(data, "node"))
+            case ResourceKind.GROUP | ResourceKind.DEPLOYMENT:
+                return access.allows_on_group(permission, group_of(event))
+            case ResourceKind.INSTANCE:
+                return access.allows_on_instance(permission, group_of(event), node_of(event))
             case _:
                 return False
 

@@ -22,6 +22,7 @@ from corral.controller.http.messages.paging import (
     TimeRange,
     Until,
 )
+from corral.controller.http.openapi_events import FRAME
 from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.pipeline.authentication import authorise
 from corral.controller.http.pipeline.route_table import Read, Route, Stream
@@ -49,6 +50,12 @@ Types = Annotated[
     ),
 ]
 Subject = Annotated[str, msgspec.Meta(max_length=200, description="Only events about this id.")]
+GroupFilter = Annotated[
+    str, msgspec.Meta(max_length=200, description="Only events about this group, or whose data names it.")
+]
+NodeFilter = Annotated[
+    str, msgspec.Meta(max_length=200, description="Only events about this node, or whose data names it.")
+]
 After = Annotated[
     str,
     msgspec.Meta(
@@ -62,6 +69,8 @@ After = Annotated[
 class EventQuery(Query, frozen=True, kw_only=True):
     types: Types | None = None
     subject: Subject | None = None
+    group: GroupFilter | None = None
+    node: NodeFilter | None = None
     after: After | None = None
     since: Since | None = None
     until: Until | None = None
@@ -72,6 +81,8 @@ class EventQuery(Query, frozen=True, kw_only=True):
 class EventStreamQuery(TicketedQuery, frozen=True, kw_only=True):
     types: Types | None = None
     subject: Subject | None = None
+    group: GroupFilter | None = None
+    node: NodeFilter | None = None
     after: After | None = None
 
 
@@ -82,13 +93,25 @@ class TicketShape(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: dt.datetime
 
 
-def event_selection(caller: Caller, types: str | None, subject: str | None) -> EventSelection:
+def event_selection(
+    caller: Caller,
+    types: str | None,
+    subject: str | None,
+    *,
+    group: str | None = None,
+    node: str | None = None,
+) -> EventSelection:
     """The filter a caller asked for, and what his role may not see; UNKNOWN_EVENT_TYPE lists the types there
     are, FORBIDDEN names one that needs another permission."""
     access = caller.access
     unseen = unseen_types(access)
     selection = EventSelection(
-        subject=subject, unseen=unseen, redacted=not sees_all(access), covers=event_filter(access)
+        subject=subject,
+        group=group,
+        node=node,
+        unseen=unseen,
+        redacted=not sees_all(access),
+        covers=event_filter(access),
     )
     if types is None:
         return selection
@@ -107,7 +130,7 @@ async def list_events(reads: ReadEngine, hub: EventHub, call: ApiCall[None, Even
     """Events in their order, the oldest first. The search for rare ones is bounded: a page may be
     short, or even empty, and still have a `next`."""
     query = call.query
-    selection = event_selection(call.caller, query.types, query.subject)
+    selection = event_selection(call.caller, query.types, query.subject, group=query.group, node=query.node)
     span = TimeRange(query.since, query.until)
     if query.after:
         return await _forwards(
@@ -191,7 +214,7 @@ async def stream_events(
     hub: EventHub, setting: ProcessContext, call: ApiCall[None, EventStreamQuery]
 ) -> Pump:
     query = call.query
-    selection = event_selection(call.caller, query.types, query.subject)
+    selection = event_selection(call.caller, query.types, query.subject, group=query.group, node=query.node)
     after = _position(call.last_event_id, query.after)
     follower = hub.follow(after=after, selection=selection)
     heartbeat = setting.heartbeat_seconds
@@ -241,6 +264,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         scope=Scoping.FILTERS,
         summary="Follow events",
         query=EventStreamQuery,
+        frames=FRAME,
         handler=stream_events,
     ),
     # Not a mutation: a ticket is never stored, and a second one does no harm.
