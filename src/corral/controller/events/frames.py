@@ -41,17 +41,22 @@ class EventShape(msgspec.Struct, frozen=True, kw_only=True):
     resource: EventResource | UnsetType = UNSET
 
 
-def event_shape(event: Event) -> EventShape:
+def event_shape(event: Event, resource: EventResource | None = None) -> EventShape:
     return EventShape(
-        id=str(event.cursor), type=event.type.value, subject=event.subject, at=event.at, data=event.data
+        id=str(event.cursor),
+        type=event.type.value,
+        subject=event.subject,
+        at=event.at,
+        data=event.data,
+        resource=UNSET if resource is None else resource,
     )
 
 
-def framed(event: Event) -> tuple[Event, bytes]:
+def framed(event: Event, resource: EventResource | None = None) -> tuple[Event, bytes]:
     """An event and its whole frame, which is encoded once for all readers. Never raises: data that cannot be
-    encoded, or is too large for a stream, is removed, from the event as well."""
+    encoded, or is too large for a stream, is removed, from the event as well, and with it the resource."""
     try:
-        body = event_frame(event)
+        body = event_frame(event, resource)
         why = "" if len(body) <= MAX_FRAME else "the event is too large for a stream"
     except Exception as error:
         why = "the data of this event cannot be encoded"
@@ -64,9 +69,9 @@ def framed(event: Event) -> tuple[Event, bytes]:
     return event, body
 
 
-def event_frame(event: Event) -> bytes:
+def event_frame(event: Event, resource: EventResource | None = None) -> bytes:
     """The whole frame of an event that can be encoded."""
-    return frame(id=str(event.cursor), event=event.type.value, data=event_shape(event))
+    return frame(id=str(event.cursor), event=event.type.value, data=event_shape(event, resource))
 
 
 def frame(*, id: str, event: str, data: msgspec.Struct) -> bytes:

@@ -17,7 +17,7 @@ from typing import Final
 
 import structlog
 
-from corral.controller.events.frames import framed, resync_frame
+from corral.controller.events.frames import resync_frame
 from corral.controller.events.reader import RETRY_SECONDS, EventLog, EventReader, ReadEvents
 from corral.controller.events.ring import EventRing, EventSelection
 from corral.controller.events.wakeup import Wakeup
@@ -144,7 +144,7 @@ def _frames(
     reported = False
     for item in items:
         if isinstance(item, Event):
-            yield framed(selection.shown(item))[1]
+            yield selection.frame(item)
         elif not reported:
             reported = True
             yield resync_frame(head=item.until, lost=item.after, at=at)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 import structlog
 
-from corral.controller.events.frames import framed
+from corral.controller.events.frames import EventResource, framed
 from corral.domain.event_subjects import group_of, node_of
 from corral.domain.events import Cursor, Event, EventType, without_data
 from corral.domain.sensitive_fields import redacted_event
@@ -16,7 +17,17 @@ from corral.system.bounded_ring import BoundedRing
 
 _CHUNK_BYTES: Final = 65536
 _KEPT_CHUNKS: Final = 16
+_KEPT_FRAMES: Final = 2048
+_KEPT_FRAME_BYTES: Final = 4 * 1024 * 1024
+"""Of frames with resources; all are made anew beyond that."""
 _log = structlog.get_logger("corral.controller.events")
+
+
+class ResourceSource(Protocol):
+    """The resources that events are about. Readers with equal sources share frames, so it is hashable."""
+
+    def of(self, event: Event) -> EventResource | None:
+        """The resource of an event as it is now; None: the event is about none."""
 
 
 class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +44,10 @@ class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
     redacted: bool = False
     covers: Callable[[Event], bool] | None = None
     """Whether an event lies within the scope of the reader; None: all do."""
+    resources: ResourceSource | None = None
+    """Adds to each event the resource that it is about, as it is shown to the reader; None: frames have none."""
+    reads: Callable[[Event, EventResource], bool] | None = None
+    """Whether the reader may read this resource; None: each one."""
 
     @property
     def of_modules(self) -> bool:
@@ -71,6 +86,24 @@ class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
             )
             return without_data(event, "the data of this event cannot be redacted")
 
+    def resource_of(self, event: Event) -> EventResource | None:
+        """The resource of an event, whether or not this reader may read it; None: it has none, or cannot be shown."""
+        if self.resources is None:
+            return None
+        try:
+            return self.resources.of(event)
+        except Exception as error:
+            _log.error(
+                "event_read.failed", cursor=str(event.cursor), type=event.type, reason=repr(error)[:500]
+            )
+            return None
+
+    def frame(self, event: Event) -> bytes:
+        """The frame of an event as this reader may see it, with its resource."""
+        resource = self.resource_of(event)
+        readable = resource is None or self.reads is None or self.reads(event, resource)
+        return framed(self.shown(event), resource if readable else None)[1]
+
 
 class EventChunk(msgspec.Struct, frozen=True):
     """Frames of a part of the log, and the cursor of its last event, selected or not."""
@@ -81,6 +114,13 @@ class EventChunk(msgspec.Struct, frozen=True):
 
 class _Slot(msgspec.Struct, frozen=True, gc=False):  # thousands of them live long and hold no cycle
     event: Event
+    frame: bytes
+
+
+class _ResourceFrame(msgspec.Struct, frozen=True):
+    """A frame with a resource; None: the event has none, and the frame neither."""
+
+    resource: EventResource | None
     frame: bytes
 
 
@@ -95,6 +135,9 @@ class EventRing:
             capacity=capacity, capacity_bytes=capacity_bytes, floor=head.sequence
         )
         self._chunks: dict[tuple[int, EventSelection], EventChunk] = {}
+        self._resource_frames: dict[tuple[int, ResourceSource, bool], _ResourceFrame] = {}
+        """By sequence, source and redaction: made once for all readers, however they filter."""
+        self._resource_bytes = 0
 
     @property
     def bytes(self) -> int:
@@ -119,6 +162,7 @@ class EventRing:
     def begin_after(self, floor: Cursor) -> None:
         """Drop all events, and continue from this cursor."""
         self._chunks.clear()
+        self._drop_resource_frames()
         self._slots.begin_after(floor.sequence)
         self.floor = self.head = floor
 
@@ -163,9 +207,36 @@ class EventRing:
         for sequence in range(after + 1, self.head.sequence + 1):
             slot = self._slots[sequence]
             if everything or selection.accepts(slot.event):
-                shown = selection.shown(slot.event)
-                frames.append(slot.frame if shown is slot.event else framed(shown)[1])
+                frames.append(self._frame(slot, selection))
                 size += len(frames[-1])
                 if size >= _CHUNK_BYTES:
                     return EventChunk(b"".join(frames), slot.event.cursor)
         return EventChunk(b"".join(frames), self.head)
+
+    def _frame(self, slot: _Slot, selection: EventSelection) -> builtins.bytes:
+        if selection.resources is not None:
+            found = self._resource_frame(slot, selection, selection.resources)
+            resource = found.resource
+            if resource is None or selection.reads is None or selection.reads(slot.event, resource):
+                return found.frame
+        shown = selection.shown(slot.event)
+        return slot.frame if shown is slot.event else framed(shown)[1]
+
+    def _resource_frame(
+        self, slot: _Slot, selection: EventSelection, source: ResourceSource
+    ) -> _ResourceFrame:
+        key = (slot.event.cursor.sequence, source, selection.redacted)
+        known = self._resource_frames.get(key)
+        if known is None:
+            resource = selection.resource_of(slot.event)
+            known = _ResourceFrame(resource, framed(selection.shown(slot.event), resource)[1])
+            self._resource_bytes += len(known.frame)
+            if len(self._resource_frames) >= _KEPT_FRAMES or self._resource_bytes > _KEPT_FRAME_BYTES:
+                self._drop_resource_frames()
+                self._resource_bytes = len(known.frame)
+            self._resource_frames[key] = known
+        return known
+
+    def _drop_resource_frames(self) -> None:
+        self._resource_frames.clear()
+        self._resource_bytes = 0

@@ -8,7 +8,6 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
-from corral.controller.events.frames import EventResource
 from corral.controller.http.meanings import explain_fields, explain_parameter
 from corral.controller.http.messages.call import NoQuery
 from corral.controller.http.messages.request import PATCH_TYPE
@@ -92,7 +91,7 @@ def describe(table: Sequence[Route]) -> OpenApiShape:
     """Without pages: they are no part of the API."""
     routes = [route for route in table if not isinstance(route, Page)]
     types = {id(type): type for route in routes for type in _types(route)}
-    types |= {id(type): type for type in (*DATA_TYPES.values(), EventResource)}
+    types |= {id(type): type for type in DATA_TYPES.values()}
     schemas, components = msgspec.json.schema_components([*types.values(), ErrorShape], ref_template=_REF)
     by_type = dict(zip([*types, id(ErrorShape)], schemas, strict=True))
     _write_tuples_as_lists(components)
@@ -101,7 +100,7 @@ def describe(table: Sequence[Route]) -> OpenApiShape:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, by_type, components)
     queries = {route.query.__name__ for route in routes}
     shown = {name: schema for name, schema in components.items() if name not in queries}
-    shown |= event_frames(shown, EventResource.__name__)
+    shown |= event_frames(shown, [type.__name__ for route in routes for type in _schemas(route)])
     explain_fields(shown)
     _add_classes(shown, routes)
     return OpenApiShape(
@@ -141,7 +140,13 @@ def shown_structs(routes: Sequence[Route]) -> set[type[msgspec.Struct]]:
     """The structures of all answers and messages, refusals and dry runs included."""
     answers = [ErrorShape]
     for route in routes:
-        answers += [route.response, route.compact, _dry_run(route), *route.messages.values()]
+        answers += [
+            route.response,
+            route.compact,
+            _dry_run(route),
+            *_schemas(route),
+            *route.messages.values(),
+        ]
     seen: set[Any] = set()
     for info in inspect.multi_type_info([answer for answer in answers if answer is not None]):
         _collect(info, seen)
@@ -157,6 +162,10 @@ def _collect(info: inspect.Type, seen: set[Any]) -> None:
     for part in (*parts, *getattr(info, "types", ()), *getattr(info, "item_types", ())):
         if isinstance(part, inspect.Type):
             _collect(part, seen)
+
+
+def _schemas(route: Route) -> tuple[Any, ...]:
+    return route.schemas if isinstance(route, Stream) else ()
 
 
 def _dry_run(route: Route) -> Any:
@@ -178,7 +187,15 @@ def _write_tuples_as_lists(schema: Any) -> None:
 
 
 def _types(route: Route) -> list[Any]:
-    types = [route.query, route.body, route.response, route.compact, _dry_run(route), *route.messages.values()]
+    types = [
+        route.query,
+        route.body,
+        route.response,
+        route.compact,
+        _dry_run(route),
+        *_schemas(route),
+        *route.messages.values(),
+    ]
     return [type for type in types if type is not None]
 
 

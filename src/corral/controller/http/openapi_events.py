@@ -6,10 +6,10 @@ answer names it in `x-event`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from corral.controller.events.frames import RESYNC_REQUIRED
+from corral.controller.events.frames import RESYNC_REQUIRED, EventResource
 from corral.domain.event_schemas.catalog import EVENT_SCHEMAS
 from corral.domain.event_schemas.schema import EventData
 from corral.domain.event_subjects import KINDS
@@ -20,6 +20,7 @@ FRAME: Final = "EventFrame"
 EVENT_MARK: Final = "x-event"
 """Marks the schemas of frames and of their data."""
 _REF: Final = "#/components/schemas/{}"
+_RESOURCE: Final = EventResource.__name__
 _RESYNC: Final = "The position is lost: read the state again. Not in the log."
 
 DATA_TYPES: Final[Mapping[str, type[EventData]]] = {
@@ -28,15 +29,19 @@ DATA_TYPES: Final[Mapping[str, type[EventData]]] = {
 """The structs of events' data, by name."""
 
 
-def event_frames(components: Mapping[str, dict[str, Any]], resource: str) -> dict[str, dict[str, Any]]:
-    """The schemas of all frames. `components` have those of the data, which get marks and classes here; `resource` is the
-    name of the schema of `with=resource`."""
+def event_frames(
+    components: Mapping[str, dict[str, Any]], summaries: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """The schemas of all frames. `components` have those of the data, which get marks and classes here, and those of
+    `summaries`, one of which is in each resource."""
+    kinds = [{"$ref": _REF.format(name)} for name in summaries]
+    components[_RESOURCE]["properties"]["summary"] = {"anyOf": [*kinds, {"type": "null"}]}
     for type, schema in EVENT_SCHEMAS.items():
         described = components[schema.data.__name__]
         described[EVENT_MARK] = True
         for name, kind in EVENT_DATA[type].items():
             described["properties"][name]["x-class"] = kind.level
-    frames = {type: _frame(type, resource) for type in EventType}
+    frames = {type: _frame(type) for type in EventType}
     named = {_name(type): frame for type, frame in frames.items()}
     named[_name(RESYNC_REQUIRED)] = _shape(
         RESYNC_REQUIRED, _RESYNC, {"type": "object", "description": "`after`: the position that was lost."}
@@ -52,13 +57,13 @@ def event_frames(components: Mapping[str, dict[str, Any]], resource: str) -> dic
     return {**named, FRAME: every}
 
 
-def _frame(type: EventType, resource: str) -> dict[str, Any]:
+def _frame(type: EventType) -> dict[str, Any]:
     schema = EVENT_SCHEMAS[type]
     data = {"$ref": _REF.format(schema.data.__name__), "description": "What belongs to this type."}
     shape = _shape(type, schema.meaning, data)
     if type in KINDS:
         shape["properties"]["resource"] = {
-            "$ref": _REF.format(resource),
+            "$ref": _REF.format(_RESOURCE),
             "description": f"The {KINDS[type]}, with `with=resource`.",
         }
     return shape

@@ -126,7 +126,8 @@ class InstanceCommandData(InstancePlaceData, frozen=True, kw_only=True):
     by: By
     incarnation: Incarnation
     offset: Annotated[
-        int | None, said("Where the console was when the line was written; null: the node did not say.", 48213)
+        int | None,
+        said("Where the console was when the line was written; null: the node did not say.", 48213),
     ]
 
 

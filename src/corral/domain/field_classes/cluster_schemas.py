@@ -15,6 +15,11 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     "EventShape": fields(open="id type subject at data resource"),
     # The summary is redacted by its own fields before it is encoded.
     "EventResource": fields(open="kind id revision summary"),
+    # controller.http.resources.summaries
+    "DeploymentSummary": fields(
+        open="id group state target stable failed created_at ended_at revision", text="waiting outcome"
+    ),
+    "ModuleSummary": fields(open="id version phase intent revision", text="reason"),
     # controller.http.resources.event_types
     "EventTypeShape": fields(open="type meaning permission resource to_nodes fields"),
     "EventFieldShape": fields(open="name type required class_ meaning example"),

@@ -361,6 +361,8 @@ class Stream(Route):
     query: type[Query] = TicketedQuery
     frames: str = ""
     """The schema of the data of its frames in the OpenAPI document; empty: it has none."""
+    schemas: tuple[type, ...] = ()
+    """Structs in its frames."""
     ticketed: ClassVar[bool] = True
 
 

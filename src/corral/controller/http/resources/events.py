@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import datetime as dt
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -29,6 +29,8 @@ from corral.controller.http.pipeline.route_table import Read, Route, Stream
 from corral.controller.http.pipeline.scoping import Scoping, event_filter, only_in_scope
 from corral.controller.http.pipeline.sse_stream import Pump, Write
 from corral.controller.http.pipeline.tickets import Tickets
+from corral.controller.http.resources.summaries import SUMMARIES, EventResources, resource_filter
+from corral.controller.http.resources.summary_view import SummaryView
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.field_classes.event_data import EVENT_PERMISSIONS
 from corral.domain.permissions import Permission
@@ -66,6 +68,12 @@ After = Annotated[
 ]
 
 
+_WITH: Final = (
+    "`resource`: each event about an instance, group, node, deployment or module carries it in short, "
+    "as of the event or later."
+)
+
+
 class EventQuery(Query, frozen=True, kw_only=True):
     types: Types | None = None
     subject: Subject | None = None
@@ -84,6 +92,9 @@ class EventStreamQuery(TicketedQuery, frozen=True, kw_only=True):
     group: GroupFilter | None = None
     node: NodeFilter | None = None
     after: After | None = None
+    with_: Annotated[Literal["resource"], msgspec.Meta(description=_WITH)] | None = msgspec.field(
+        name="with", default=None
+    )
 
 
 class TicketShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,10 +222,16 @@ async def _newest(
 
 
 async def stream_events(
-    hub: EventHub, setting: ProcessContext, call: ApiCall[None, EventStreamQuery]
+    hub: EventHub, setting: ProcessContext, view: SummaryView, call: ApiCall[None, EventStreamQuery]
 ) -> Pump:
     query = call.query
     selection = event_selection(call.caller, query.types, query.subject, group=query.group, node=query.node)
+    if query.with_ is not None:
+        selection = msgspec.structs.replace(
+            selection,
+            resources=EventResources(view, selection.redacted),
+            reads=resource_filter(call.caller.access),
+        )
     after = _position(call.last_event_id, query.after)
     follower = hub.follow(after=after, selection=selection)
     heartbeat = setting.heartbeat_seconds
@@ -265,6 +282,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         summary="Follow events",
         query=EventStreamQuery,
         frames=FRAME,
+        schemas=SUMMARIES,
         handler=stream_events,
     ),
     # Not a mutation: a ticket is never stored, and a second one does no harm.
