@@ -26,6 +26,7 @@ from corral.controller.instances.report_values import exit_record, report_of
 from corral.controller.instances.reports import fold_crash, fold_report
 from corral.controller.instances.run_exits import end_run
 from corral.controller.instances.run_match import RunRelation, run_relation
+from corral.controller.instances.stage_events import StageEvents
 from corral.controller.workload.vitals import Vitals
 from corral.domain.groups.group import CrashLoopSpec, PortSpec, RestartOn, RestartSpec
 from corral.domain.groups.instance_records import StartFailure
@@ -68,6 +69,7 @@ def reports(world) -> InstanceReports:
     return InstanceReports(
         state=world.state,
         vitals=Vitals(world.state, monotonic=lambda: 0.0),
+        stages=StageEvents(unused, clock=SystemClock()),
         workspace=world.workspace,
         numbers=unused,
         tickets=TICKETS,

@@ -18,6 +18,7 @@ from corral.controller.instances.order_answers import fold_start_answer, fold_st
 from corral.controller.instances.report_values import report_of, stage_name
 from corral.controller.instances.reports import fold_crash, fold_report
 from corral.controller.instances.run_match import StartOwnership, Stray, start_ownership
+from corral.controller.instances.stage_events import StageEvents
 from corral.controller.instances.start_identity import Incarnations, StartTickets
 from corral.controller.instances.workspace import Workspace
 from corral.controller.sessions.frame_receivers import RefusedReports, Reported
@@ -74,6 +75,7 @@ class InstanceReports:
         drain_orders: NodeDrainOrders,
         commands: InstanceCommands,
         vitals: Vitals,
+        stages: StageEvents,
         refused: RefusedReports,
         clock: Clock,
         on_inventory_complete: Callable[[NodeId], None],
@@ -86,6 +88,7 @@ class InstanceReports:
         self._drain_orders = drain_orders
         self._commands = commands
         self._vitals = vitals
+        self._stages = stages
         self._refused = refused
         self._on_inventory_complete = on_inventory_complete
         self._crash_rate = TokenBuckets[NodeId](
@@ -261,7 +264,10 @@ class InstanceReports:
         incarnation = update.incarnation or record.incarnation
         if update.stage:
             stage = "" if update.state in _EXECUTED else stage_name(update.stage)
-            self._vitals.stage(update.instance_id, incarnation, stage, update.reason[:_LONGEST_REASON])
+            reason = update.reason[:_LONGEST_REASON]
+            self._vitals.stage(update.instance_id, incarnation, stage, reason)
+            if stage or update.state in _EXECUTED:
+                self._stages.note(record, incarnation, stage, reason)
         if spooled:
             return  # a node sends the present number of players with each new session
         if update.players_reported:

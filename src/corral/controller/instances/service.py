@@ -13,6 +13,7 @@ from corral.controller.instances.node_candidates import KnownViews, NodeLoad, Pl
 from corral.controller.instances.node_drain_orders import NodeDrainOrders
 from corral.controller.instances.orders import ApiAddress
 from corral.controller.instances.plan_signals import Metric, PlanSignals
+from corral.controller.instances.stage_events import StageEvents
 from corral.controller.instances.start_identity import Incarnations, Repair, StartTickets
 from corral.controller.instances.workspace import Workspace
 from corral.controller.sessions.session_registry import Sessions
@@ -139,6 +140,7 @@ class InstanceService:
         self._waiters = Waiters(ledger.state)
         self.numbers = Incarnations(ledger, epoch=epoch)
         self.commands = InstanceCommands(ledger=ledger, sessions=sessions, entropy=entropy)
+        self.stages = StageEvents(ledger, clock=clock)
         self.tickets = StartTickets(ticket_keys, stamp=lambda: ledger.state.authority.revision(ONLY))
         self.dispatcher = Dispatcher(
             state=ledger.state,

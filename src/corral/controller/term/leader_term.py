@@ -196,6 +196,7 @@ class _TermStart:
         self._keep_running("followers/resync", self._followers.run)
         self._keep_running("distribution/warm", nodes.distribution.run)
         self._keep_running("dispatch/repeat", nodes.instances.dispatcher.run)
+        self._keep_running("stages/publish", nodes.instances.stages.run)
         self._keep_running("drain-orders/run", nodes.instances.drain_orders.run)
         self._keep_running("reconcile/run", nodes.reconciler.run)
         self._keep_running("failed-logins/run", services.http.logins.password.failures.run)

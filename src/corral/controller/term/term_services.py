@@ -306,6 +306,7 @@ class TermServices:
             drain_orders=instances.drain_orders,
             commands=instances.commands,
             vitals=self._nodes.workload.vitals,
+            stages=instances.stages,
             refused=self._nodes.refused,
             clock=self._deps.clock,
             on_inventory_complete=self._nodes.inventory_complete,

@@ -49,6 +49,19 @@ class InstanceRunningData(InstanceRunData, frozen=True, kw_only=True):
     ready: Ready | UnsetType = UNSET
 
 
+class InstanceStageData(InstancePlaceData, frozen=True, kw_only=True):
+    """How far a start is."""
+
+    incarnation: Incarnation
+    stage: Annotated[
+        str,
+        said("The step of its preparation; empty: its process runs, and is not ready.", "TEMPLATE_APPLY"),
+    ]
+    reason: Annotated[
+        str, said("What it waits for; empty: the step itself takes a while.", "waits for port 30000")
+    ]
+
+
 class InstanceReadyChangedData(InstancePlaceData, frozen=True, kw_only=True):
     """Whether a run can be used."""
 
@@ -161,6 +174,11 @@ _T = EventType
 SCHEMAS: Final[Mapping[EventType, EventSchema]] = {
     _T.INSTANCE_SCHEDULED: EventSchema("A run was decided and placed.", InstanceRunData),
     _T.INSTANCE_PREPARING: EventSchema("The node prepares a run.", InstanceRunData),
+    _T.INSTANCE_STAGE: EventSchema(
+        "A start takes a while: a step of its preparation lasts longer than a quarter of a second, or it waits for "
+        "something. The newest of a second, at most 32 of a run; a quick start has none.",
+        InstanceStageData,
+    ),
     _T.INSTANCE_STARTING: EventSchema("The process of a run exists.", InstanceRunData),
     _T.INSTANCE_RUNNING: EventSchema(
         "A run runs: its process exists or, of a group with probes, each of them has succeeded; or it drains no more.",

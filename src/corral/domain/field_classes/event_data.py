@@ -82,6 +82,7 @@ EVENT_DATA: Final[Mapping[EventType, Mapping[str, FieldClass]]] = {
     EventType.CRASH_LOOP_ENDED: fields(open="by decision"),
     EventType.INSTANCE_SCHEDULED: _RUN,
     EventType.INSTANCE_PREPARING: _RUN,
+    EventType.INSTANCE_STAGE: fields(open="group node incarnation stage", text="reason"),
     EventType.INSTANCE_STARTING: _RUN,
     EventType.INSTANCE_RUNNING: {**_RUN, **fields(open="ready")},
     EventType.INSTANCE_DRAINING: _RUN,
