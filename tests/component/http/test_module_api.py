@@ -302,6 +302,8 @@ async def test_data_is_dropped_only_when_the_module_is_gone(client: httpx.AsyncC
     assert (await client.post(drop)).status_code == 204
     assert error(await client.delete(f"{MODULES}/storage/plain")) == (404, "NOT_FOUND")
     assert len(await rig.audits("modules.drop_storage")) == 1
+    found = (await client.get("/api/v1/events", params={"types": "MODULE_STORAGE_DROPPED"})).json()["items"]
+    assert [(event["subject"], event["data"]) for event in found] == [("plain", {"id": "plain"})]
 
 
 async def test_capabilities_are_listed_with_what_is_missing(client: httpx.AsyncClient, rig: Rig) -> None:

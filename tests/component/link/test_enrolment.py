@@ -234,6 +234,11 @@ async def test_certificates_are_renewed_and_the_new_connection_replaces_the_old(
     assert kept is not None
     events = await controller.call("GET", "/api/v1/events?types=NODE_DISCONNECTED,NODE_UNREACHABLE")
     assert events["items"] == [], "the node was never offline while its certificate changed"
+    told = await controller.call(
+        "GET", "/api/v1/events?types=CLUSTER_CREATED,NODE_ENROLLED,NODE_CERTIFICATE_RENEWED"
+    )
+    types = [event["type"] for event in told["items"]]
+    assert types[:3] == ["CLUSTER_CREATED", "NODE_ENROLLED", "NODE_CERTIFICATE_RENEWED"]
 
 
 def identity_serial(identity) -> str:

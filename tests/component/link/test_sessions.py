@@ -288,6 +288,8 @@ async def test_a_half_dead_connection_is_unreachable_and_comes_back_when_it_heal
         daemon = await cluster.daemon("n1", controller)
         proxy.stall()
         await controller.wait_for_node("n1", NodeState.UNREACHABLE)
+        (lost,) = (await controller.call("GET", "/api/v1/events?types=NODE_UNREACHABLE"))["items"]
+        assert (lost["subject"], lost["data"]["from"]) == ("n1", "ONLINE")
         await proxy.cut(refuse=False)
         proxy.heal()
         await controller.wait_for_node("n1", NodeState.ONLINE)

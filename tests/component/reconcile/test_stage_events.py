@@ -71,10 +71,13 @@ async def test_the_stages_of_a_slow_start_are_events_and_what_is_reported_again_
 async def test_a_quick_start_has_four_events_and_none_of_them_is_a_stage(fleet):
     await fleet.begin()
     await fleet.node("n1")
-    await fleet.group(min=1)
-    await fleet.running(1)
+    await fleet.group()
+    await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
+    await fleet.reaches("lobby-1", "RUNNING")
+    await fleet.controller.call("POST", "/api/v1/instances/lobby-1/stop", {})
+    await fleet.reaches("lobby-1", "STOPPED")
     found = [e["type"] for e in await fleet.events() if e["type"].startswith("INSTANCE_")]
-    states = ["SCHEDULED", "PREPARING", "STARTING", "RUNNING"]
+    states = ["SCHEDULED", "PREPARING", "STARTING", "RUNNING", "STOPPING", "STOPPED"]
     assert found == [f"INSTANCE_{state}" for state in states]
 
 

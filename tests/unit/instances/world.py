@@ -16,6 +16,7 @@ from corral.controller.reconcile.apply_plan import Wake, keep_groups
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import CATALOG, NODES, TEMPLATES
 from corral.controller.state.ledger import Step
+from corral.domain.event_schemas.catalog import data_fault
 from corral.domain.events import Cursor, Draft, Event
 from corral.domain.groups.artifacts import CatalogRecord
 from corral.domain.groups.group import GroupSpec
@@ -177,6 +178,8 @@ class World:
                 body = step.body if isinstance(step, Put) else None
                 changes.append(Change(collection=step.collection, id=step.id, revision=number, body=body))
         drafts = [step for step in steps if isinstance(step, Draft)]
+        for draft in drafts:  # those of tests are without data
+            assert not draft.data or not data_fault(draft.type, draft.data, whole=True), draft
         events = [
             Event(
                 cursor=Cursor(1, len(self.events) + i + 1),

@@ -46,8 +46,19 @@ def drain_instance(
         drain=InstanceDrain(by=rule.value, since=ws.now, reason=reason),
     )
     ws.put_instance(changed)
-    ws.event(EventType.INSTANCE_DRAINING, record.id, group=record.group, node=record.node, decision=decision)
+    _announce(ws, EventType.INSTANCE_DRAINING, record, decision)
     return changed
+
+
+def _announce(ws: Workspace, type: EventType, record: InstanceRecord, decision: str) -> None:
+    ws.event(
+        type,
+        record.id,
+        group=record.group,
+        node=record.node,
+        incarnation=record.incarnation,
+        decision=decision,
+    )
 
 
 def drained_state(record: InstanceRecord) -> InstanceState:
@@ -75,5 +86,5 @@ def undrain_instance(ws: Workspace, record: InstanceRecord, reason: str, *, rule
         record, wanted=Wanted.RUN, state=state, decision=decision, reason=reason, drain=None, retired_by=""
     )
     ws.put_instance(changed)
-    ws.event(EventType.INSTANCE_RUNNING, record.id, group=record.group, node=record.node, decision=decision)
+    _announce(ws, EventType.INSTANCE_RUNNING, record, decision)
     return changed

@@ -37,7 +37,7 @@ class InstancePlaceData(EventData, frozen=True, kw_only=True):
 class InstanceRunData(InstancePlaceData, frozen=True, kw_only=True):
     """A run, and why it is in this state."""
 
-    incarnation: Incarnation | UnsetType = UNSET
+    incarnation: Incarnation
     pid: Annotated[int, said("Id of its process on the node; 0: there is none.", 4711)] | UnsetType = UNSET
     reason: OptionalReason = UNSET
     decision: OptionalDecision = UNSET
