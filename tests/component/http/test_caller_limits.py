@@ -137,6 +137,26 @@ async def test_tickets_are_counted_until_they_are_used(data: pathlib.Path) -> No
 
 
 @pytest.mark.trap("T92")
+async def test_streams_by_tickets_are_streams_of_the_token_that_asked_for_them(data: pathlib.Path) -> None:
+    async with http_rig(data, limits=LIMITS) as rig, rig.client() as admin, rig.client("") as browser:
+        _, text = await rig.token(Role.VIEWER)
+
+        async def ticket() -> dict[str, str]:
+            answer = await greedy.post("/api/v1/events/tickets")
+            return {"ticket": answer.json()["ticket"], "with": "resource"}
+
+        async with rig.client(text) as greedy:
+            async with following(browser, params=await ticket()), following(browser, params=await ticket()):
+                refused = await browser.get("/api/v1/events/stream", params=await ticket())
+                assert limited(refused)
+                assert limited(await greedy.get("/api/v1/events/stream"))
+                async with following(admin):
+                    pass
+            async with following(browser, params=await ticket()):
+                pass  # what has ended does not count
+
+
+@pytest.mark.trap("T92")
 async def test_a_token_that_asks_too_often_is_told_to_wait_and_others_are_not(data: pathlib.Path) -> None:
     async with http_rig(data, limits=HttpLimitsSection(requests_per_second=1, burst=20)) as rig:
         _, text = await rig.token(Role.VIEWER)

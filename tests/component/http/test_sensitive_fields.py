@@ -27,7 +27,7 @@ from corral.controller.state.collections import (
     group_decisions,
     instance_decisions,
 )
-from corral.controller.state.ledger import UndeclaredEventField
+from corral.controller.state.ledger import UndeclaredEventData, UndeclaredEventField
 from corral.domain.access import access_of_role
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import Cursor, Draft, Event, EventType, without_data
@@ -419,6 +419,15 @@ async def test_an_event_with_undeclared_data_is_reported_when_it_is_committed(ri
     draft = Draft(type=EventType.GROUP_CREATED, subject="g", data={"secret": 1})
     with pytest.raises(UndeclaredEventField, match=r"GROUP_CREATED\.secret"):
         await rig.ledger.commit(draft)
+
+
+async def test_an_event_whose_data_differs_from_its_schema_is_reported_and_stored_all_the_same(
+    rig: Rig,
+) -> None:
+    draft = Draft(type=EventType.GROUP_CREATED, subject="g", data={"min": "one"})
+    with pytest.warns(UndeclaredEventData, match=r"GROUP_CREATED: .* got `str` - at `\$\.min`"):
+        commit = await rig.ledger.commit(draft)
+    assert [event.subject for event in commit.events] == ["g"]
 
 
 def test_of_a_log_record_only_what_is_listed_is_shown_to_whoever_may_not_see_all() -> None:

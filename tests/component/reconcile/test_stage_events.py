@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 from pretend_node import S
 
@@ -96,6 +94,24 @@ async def test_reports_about_other_runs_and_unknown_stages_are_no_events(fleet, 
     assert "sneaky" not in str(await fleet.events(STAGE))
 
 
+async def test_what_was_published_already_is_not_published_again_with_others(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    node.on_start = accepted
+    await fleet.group(min=2)
+    await eventually(lambda: len(node.ordered) == 2)
+    stages = StageEvents(fleet.term.ledger, clock=SystemClock(), pause_seconds=0.0)
+    first, second = [fleet.record(order.instance_id) for order in node.ordered]
+    async with Tasks() as tasks:
+        running = tasks.spawn(stages.run(), name="test/stages")
+        stages.note(first, first.incarnation, "VALIDATION", "disk")
+        await seen(fleet, 1)
+        stages.note(first, first.incarnation, "VALIDATION", "disk")
+        stages.note(second, second.incarnation, "VALIDATION", "ports")
+        assert await seen(fleet, 2) == [("VALIDATION", "disk"), ("VALIDATION", "ports")]
+        running.cancel()
+
+
 class StoppedClock(SystemClock):
     def monotonic(self) -> float:
         return 1.0
@@ -108,8 +124,7 @@ async def test_a_node_that_reports_without_end_makes_a_bounded_number_of_events(
     stages = StageEvents(fleet.term.ledger, clock=StoppedClock(), per_run=per_run, pause_seconds=0.0)
     order = preparing.starts[0]
     record = fleet.record(order.instance_id)
-    async with contextlib.AsyncExitStack() as stack:
-        tasks = await stack.enter_async_context(Tasks())
+    async with Tasks() as tasks:
         running = tasks.spawn(stages.run(), name="test/stages")
         for number in range(expected + 20):
             before = fleet.term.hub.published[STAGE]
