@@ -78,7 +78,7 @@ class EventBus:
 
     ```python
     async def on_start(self, ctx):
-        await ctx.events.subscribe(["INSTANCE_READY", "INSTANCE_CRASHED"], self.on_instance)
+        await ctx.events.subscribe(["INSTANCE_RUNNING", "INSTANCE_CRASHED"], self.on_instance)
         await ctx.events.publish("ROUND_OVER", {"winner": "red"}, subject="lobby-3")
     ```
     """
