@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import pathlib
-import socket
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -23,10 +21,12 @@ from corral.daemon.supervise.supervisor import InstanceSupervisor
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, CorralError, Rejected, unknown_choice
 from corral.system.aio.tasks import Tasks
+from corral.system.unix_sockets import listen_privately
 
 NAME: Final = "daemon.sock"
 _MAX_LINE: Final = 64 * 1024
 _MAX_CLIENTS: Final = 64
+_BACKLOG: Final = 16
 _log = structlog.get_logger("corral.daemon.orders")
 Answer = dict[str, Any]
 
@@ -49,7 +49,8 @@ class LocalSocket:
         }
 
     async def __aenter__(self) -> LocalSocket:
-        server = await asyncio.start_unix_server(self._accept, sock=_listen(self._data), limit=_MAX_LINE)
+        listener = listen_privately(self._data / NAME, backlog=_BACKLOG)
+        server = await asyncio.start_unix_server(self._accept, sock=listener, limit=_MAX_LINE)
         self._open.push_async_callback(self._close, server)
         return self
 
@@ -175,20 +176,3 @@ def _lost_item(run: OrphanRun) -> Answer:
         "signal": None,
         "summary": None,
     }
-
-
-def _listen(data: pathlib.Path) -> socket.socket:
-    """A socket with mode 0600, however long the path to it is."""
-    (data / NAME).unlink(missing_ok=True)  # we hold the directory's lock: no other daemon serves it
-    directory = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        os.fchmod(listener.fileno(), 0o600)  # before it has a name, so that there is no moment without
-        listener.bind(f"/proc/self/fd/{directory}/{NAME}")
-        listener.listen(16)
-    except BaseException:
-        listener.close()
-        raise
-    finally:
-        os.close(directory)
-    return listener
