@@ -10,7 +10,7 @@ import click
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.failure import CommandRefused
 from corral.cli.terminal.confirmation import confirm, yes_option
-from corral.cli.terminal.output import Item, plain, show_done, show_one
+from corral.cli.terminal.output import Item, plain, show_done, show_list, show_one
 
 CLUSTER: Final = "/api/v1/cluster"
 
@@ -44,6 +44,25 @@ def _rows(found: Item) -> list[tuple[str, str]]:
 
     walk("", found)
     return rows
+
+
+@cluster.command(hidden=True)
+@api_command
+def nodes(session: ApiSession) -> None:
+    """List the nodes, as 'node list' does. Universe's console has this."""
+    from corral.cli.node import COLUMNS, NODES
+
+    show_list(session.output, session.client.pages(NODES), columns=COLUMNS, by_name=True)
+
+
+@cluster.command(hidden=True)
+def shutdown() -> None:
+    """Says how a controller, a node or all of it is ended. Universe's console has this."""
+    raise CommandRefused(
+        "nothing was stopped: a controller is stopped on its own host, and what it manages goes on without it",
+        hint="there: 'systemctl stop corral-controller', or Ctrl-C where 'corral controller' runs, or 'corral down' for what "
+        "'corral up' runs; 'node shutdown NODE' ends a node with its instances, 'exit' leaves the console",
+    )
 
 
 @cluster.command("raise-epoch")

@@ -10,6 +10,8 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from corral.cli.api.client import Client
+    from corral.cli.console.known_names import KnownNames
 
 SHELLS: Final = ("bash", "zsh", "fish")
 VARIABLE: Final = "_CORRAL_COMPLETE"
@@ -54,7 +56,25 @@ class KnownName(click.ParamType[str]):
         del param
         from click.shell_completion import CompletionItem
 
+        kept: KnownNames | None = (ctx.find_root().obj or {}).get("names")
+        if kept is not None:
+            found = kept.of(self._path, self._ask, self._key)
+        else:
+            found = self._asked_once(ctx, incomplete)
+        return [CompletionItem(name) for name in found if name.startswith(incomplete)]
+
+    def _ask(self, client: Client, text: str = "") -> list[Any]:
+        """The items of the list; of a long one those with this text, where it can be searched."""
         from corral.cli.api.client import SUMMARY
+
+        if self._path in _WHOLE:
+            items: list[Any] = client.get(self._path)["items"]
+            return items
+        if self._path in _SEARCHED:
+            return client.pages(self._path, {**SUMMARY, **({"q": text} if text else {})}, limit=_MOST)
+        return client.pages(self._path, limit=_MOST)
+
+    def _asked_once(self, ctx: click.Context, incomplete: str) -> list[str]:
         from corral.cli.api.session import connect
         from corral.cli.failure import CommandFailure
 
@@ -68,18 +88,11 @@ class KnownName(click.ParamType[str]):
                 timeout=_TIMEOUT_SECONDS,
             )
             try:
-                if self._path in _WHOLE:
-                    found = client.get(self._path)["items"]
-                elif self._path in _SEARCHED:
-                    found = client.pages(self._path, {**SUMMARY, "q": incomplete}, limit=_MOST)
-                else:
-                    found = client.pages(self._path, limit=_MOST)
+                return [str(item.get(self._key, "")) for item in self._ask(client, incomplete)]
             finally:
                 client.close()
         except CommandFailure:
             return []
-        names = (str(item.get(self._key, "")) for item in found)
-        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 def offer_names(noun: str, command: click.Command) -> None:

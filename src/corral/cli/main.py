@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import click
 
@@ -43,6 +43,7 @@ NOUNS: Final = {
         "corral.cli.module.commands:module",
         "Extensions: install, upgrade, configure; write your own.",
     ),
+    "console": ("corral.cli.console.commands:console", "All commands in one shell, with history."),
     "capability": ("corral.cli.capability:capability", "Interfaces that modules offer one another."),
     "command": ("corral.cli.command:command", "Commands that modules brought: list, run."),
     "crash": ("corral.cli.crash:crash", "Runs that ended without a request."),
@@ -74,7 +75,16 @@ NOUNS: Final = {
     "version": ("corral.cli.version:version", "Print the version of this program."),
 }
 
-ALIASES: Final = {"config": "group", "extension": "module"}
+ALIASES: Final = {
+    "config": "group",
+    "configs": "group",
+    "extension": "module",
+    "extensions": "module",
+    "instances": "instance",
+    "key": "token",
+    "templates": "template",
+}
+"""Names that Universe's console has."""
 
 INTERRUPTED: Final = 130
 
@@ -94,7 +104,8 @@ def cli(
     ctx: click.Context, url: str | None, token: str | None, token_file: str | None, context: str | None
 ) -> None:
     """Corral: fleets of game servers and other long-running processes."""
-    ctx.obj = {"url": url, "token": given_token(token, token_file), "context": context}
+    shared = (ctx.obj or {}).get("client")
+    ctx.obj = {"url": url, "token": given_token(token, token_file), "context": context, "client": shared}
 
 
 def main(args: list[str] | None = None) -> NoReturn:
@@ -106,29 +117,41 @@ def main(args: list[str] | None = None) -> NoReturn:
 def run(args: list[str] | None = None) -> int:
     survive_dump_signal(args)
     try:
-        result = cli.main(args=args, prog_name="corral", standalone_mode=False)
-    except CommandFailure as failure:
-        failure.show()
-        return failure.exit_code
-    except click.UsageError as wrong:
-        path = wrong.ctx.command_path if wrong.ctx is not None else "corral"
-        if isinstance(wrong, click.exceptions.NoArgsIsHelpError):
-            wrong.show()
-        else:
-            report(" ".join(wrong.format_message().split()), hint=f"see '{path} --help'")
-        return wrong.exit_code
-    except click.ClickException as other:
-        report(other.format_message())
-        return other.exit_code
-    except click.Abort as abort:
-        if isinstance(abort.__cause__ or abort.__context__, KeyboardInterrupt):
-            return INTERRUPTED
-        report("aborted, nothing was done")
-        return 1
-    except OSError as error:  # commands that read or write files have better messages: this is the output
-        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
-            raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in the buffer, too
-        report(f"cannot write the output: {error.strerror}", hint="what was asked for may have been done")
-        return 1
+        return invoke(args)
+    except (click.ClickException, click.Abort, OSError) as error:
+        return show_failure(error)
+
+
+def invoke(args: list[str] | None = None, *, obj: dict[str, Any] | None = None) -> int:
+    """Run a command; its exit code, or its failure as an exception. `obj`: what `opened_session` takes from above."""
+    result = cli.main(args=args, prog_name="corral", standalone_mode=False, obj=obj)
     return result if isinstance(result, int) else 0
+
+
+def show_failure(error: click.ClickException | click.Abort | OSError) -> int:
+    """Print a failure, and give its exit code. What is no failure of a command is raised again."""
+    match error:
+        case CommandFailure():
+            error.show()
+            return error.exit_code
+        case click.exceptions.NoArgsIsHelpError():
+            error.show()
+            return error.exit_code
+        case click.UsageError():
+            path = error.ctx.command_path if error.ctx is not None else "corral"
+            report(" ".join(error.format_message().split()), hint=f"see '{path} --help'")
+            return error.exit_code
+        case click.ClickException():
+            report(error.format_message())
+            return error.exit_code
+        case click.Abort():
+            if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
+                return INTERRUPTED
+            report("aborted, nothing was done")
+            return 1
+    # commands that read or write files have better messages: this is the output
+    if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
+        raise error
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in the buffer, too
+    report(f"cannot write the output: {error.strerror}", hint="what was asked for may have been done")
+    return 1

@@ -44,7 +44,9 @@ NODE = {
 class Request:
     """What a command sent."""
 
-    def __init__(self, *, method: str, target: str, headers: dict[str, str], body: Any) -> None:
+    def __init__(
+        self, *, method: str, target: str, headers: dict[str, str], body: Any, peer: int = 0
+    ) -> None:
         parts = urlsplit(target)
         self.method = method
         self.path = parts.path
@@ -53,6 +55,8 @@ class Request:
         }
         self.headers = headers
         self.body = body
+        self.peer = peer
+        """The port of the client: each connection has another one."""
 
 
 class File:
@@ -131,7 +135,11 @@ class StandIn:
                 is_json = self.headers.get("Content-Type", "").startswith("application/json")
                 body = (json.loads(raw) if is_json else raw) if length else None
                 request = Request(
-                    method=self.command, target=self.path, headers=dict(self.headers.items()), body=body
+                    method=self.command,
+                    target=self.path,
+                    headers=dict(self.headers.items()),
+                    body=body,
+                    peer=self.client_address[1],
                 )
                 self._reply(stand_in.answer(request))
 

@@ -74,6 +74,12 @@ class Client:
         self._timeout = timeout
         self._connection: http.client.HTTPConnection | None = None
 
+    def copy(self, *, timeout: float) -> Client:
+        """Another connection to the same controller, as the same caller."""
+        return Client(
+            url=self.url, token=self.token, ca_file=self._ca_file, any_name=self._any_name, timeout=timeout
+        )
+
     @property
     def is_private(self) -> bool:
         """Whether nobody on the way can read what is sent, as far as the address tells."""

@@ -56,8 +56,20 @@ def api_command(command: Callable[..., R]) -> Callable[..., R]:
 def opened_session(
     *, url: str | None, token: str | None, token_file: str | None, context: str | None, output: str
 ) -> Iterator[ApiSession]:
-    """A session by the values of `api_options`."""
-    above: Mapping[str, str | None] = click.get_current_context().obj or {}
+    """A session by the values of `api_options`; the connection of a console, if nothing else is named."""
+    above: Mapping[str, Any] = click.get_current_context().obj or {}
+    named = (
+        url
+        or token
+        or token_file
+        or context
+        or above.get("url")
+        or above.get("token")
+        or above.get("context")
+    )
+    if above.get("client") is not None and not named:
+        yield ApiSession(client=above["client"], output=output)
+        return
     client = connect(
         url=url or above.get("url"),
         token=given_token(token, token_file) or above.get("token"),

@@ -13,6 +13,7 @@ from corral.cli.command_groups import Noun
 from corral.cli.dry_run import DRY, dry_run_option, refuse_wait, show_dry_run
 from corral.cli.failure import CommandRefused, note
 from corral.cli.group_waits import group_of_instance, replaced_text
+from corral.cli.instance.create import create
 from corral.cli.instance.file_changes import (
     edit_file,
     make_directory,
@@ -356,7 +357,7 @@ def delete(session: ApiSession, id: str, yes: bool) -> None:
 
 
 for extra in (
-    *(console, logs, runs, sent_commands, search, download, plan, save),
+    *(console, logs, runs, sent_commands, search, download, plan, save, create),
     *(files, get_file, put_file, edit_file, remove_file, move_file, make_directory, unpack, pull, push),
 ):
     instance.add_command(extra)

@@ -1,0 +1,1 @@
+"""The interactive shell over all commands."""
