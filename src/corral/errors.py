@@ -29,6 +29,7 @@ class Code(enum.Enum):
     # the request
     BAD_REQUEST = 400
     INVALID_JSON = 400
+    LOCAL_COMMAND = 400
     INVALID_FIELD = 400
     UNKNOWN_FIELD = 400
     MISSING_FIELD = 400

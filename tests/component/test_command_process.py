@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pathlib
+import subprocess
 import sys
 
 import pytest
@@ -95,3 +96,38 @@ async def test_a_program_that_ends_without_a_result_is_an_error(tmp_path: pathli
         assert end.error is not None
         assert end.error.code == "INTERNAL"
         assert "a secret" not in str(end)
+
+
+CONTROLLER = """
+import asyncio, pathlib, socket, sys
+from corral.cli.executed.program import PROGRAM
+from corral.controller.commands.command_process import CommandRunner
+
+async def main():
+    runner = CommandRunner(PROGRAM, data=pathlib.Path(sys.argv[1]))
+    runner.clear()
+    silent = socket.socket(socket.AF_UNIX)
+    silent.bind(str(runner.socket_path))
+    silent.listen()
+    closing = asyncio.get_running_loop().create_future()
+    asked = runner.run(["whoami"], credential="x", request="req-1", seconds=600, closing=closing)
+    running = asyncio.ensure_future(asked)
+    connection, _ = await asyncio.get_running_loop().run_in_executor(None, silent.accept)
+    print("asked", flush=True)
+    await running
+
+asyncio.run(main())
+"""
+
+
+async def test_a_controller_that_is_killed_leaves_no_child(tmp_path: pathlib.Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", CONTROLLER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as controller:
+        assert controller.stdout is not None
+        assert await asyncio.to_thread(controller.stdout.readline) == "asked\n"
+        children = pathlib.Path(f"/proc/{controller.pid}/task/{controller.pid}/children").read_text().split()
+        assert len(children) == 1
+        controller.kill()
+        controller.wait()
+    await eventually(lambda: not pathlib.Path(f"/proc/{children[0]}/exe").exists())

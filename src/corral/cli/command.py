@@ -1,4 +1,4 @@
-"""`corral command`: run what modules brought, as in the console."""
+"""`corral command`: commands that modules brought, and commands that the controller runs."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ def list_commands(session: ApiSession) -> None:
 @command.command("run", context_settings={"allow_interspersed_args": False})
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
 @api_command
-def run(session: ApiSession, words: tuple[str, ...]) -> None:
-    """Run a command and print its output. Options come before its first word: what follows is the
-    command's own."""
+def run(session: ApiSession, words: tuple[str, ...]) -> int:
+    """Run a command at the controller and print its output. One of a module, or of this tree. Options come before its
+    first word: what follows is the command's own."""
     asked = {"command": shlex.join(words)}
     found = session.client.post_patiently(f"{COMMANDS}/execute", asked, seconds=15.0, timeout=60.0)
-    show_done(session.output, {"id": words[0], **found}, "\n".join(found.get("lines") or ()))
+    show_done(session.output, {"id": words[0], **found}, "\n".join(found.get("output") or ()))
+    return int(found.get("exit_code") or 0)

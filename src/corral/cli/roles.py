@@ -143,10 +143,12 @@ def controller(
         return 0
     with ended_by():
         import_structlog_alone()
+        from corral.cli.executed.program import PROGRAM
         from corral.controller.app import run_controller
 
         return run_controller(
             config,
+            commands=PROGRAM,
             parent_fd=flags.parent_fd,
             found_cluster=found_cluster,
             accept_older_store=accept_older_store,

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 import structlog
-from prometheus_client import Gauge
 
 from corral.controller.accounts.passwords import HashCost, Passwords
+from corral.controller.commands.command_process import CommandProgram, CommandRunner
 from corral.controller.http.messages.request import AsgiApp
 from corral.controller.http.pipeline.api import Api
 from corral.controller.http.pipeline.api_context import ProcessContext
@@ -22,6 +22,7 @@ from corral.controller.http.routes import ROUTES
 from corral.controller.http.server.access_log import AccessLog
 from corral.controller.http.server.cors import CrossOrigin
 from corral.controller.http.server.http_server import HttpServer
+from corral.controller.http.server.private_socket import serve_commands
 from corral.controller.instances.orders import ApiAddress
 from corral.controller.sessions.link_server import LinkServer, ServerCertificates
 from corral.controller.state.cluster_state import ClusterState
@@ -31,7 +32,7 @@ from corral.controller.term.controller_role import Cluster, ControllerInfo, Cont
 from corral.controller.term.http_tls import HttpTls
 from corral.controller.term.leader_term import LatestMemory, LeaderTerm, open_term
 from corral.controller.term.leadership_loop import EpochRaiser, LeadershipLoop
-from corral.controller.term.listen_addresses import ChosenPorts, first_admin_url, reachable, with_ports
+from corral.controller.term.listen_addresses import ChosenPorts, first_admin_url, with_ports
 from corral.controller.term.lost_store import StorePosition, refuse_lost_database
 from corral.controller.term.process_context import process_context
 from corral.controller.term.term_services import TermDeps
@@ -111,18 +112,26 @@ async def open_controller(
     clock: Clock | None = None,
     entropy: Entropy | None = None,
     hash_cost: HashCost | None = None,
+    commands: CommandProgram | None = None,
     found_cluster: bool = False,
     accept_older_store: bool = False,
 ) -> AsyncIterator[ControllerApp]:
     """A controller on its data directory, until the context is left.
 
     `found_cluster`: create a new cluster also where there was one; `accept_older_store`: go on with a store that has
-    lost what this controller has seen. Both are meant for one start. `hash_cost` is for tests.
+    lost what this controller has seen. Both are meant for one start. `commands` runs commands of the command line for
+    callers. `hash_cost` is for tests.
     """
     clock, entropy = clock or SystemClock(), entropy or SystemEntropy()
     shutdown = Shutdown(_STAGE_SHARES, budget=config.shutdown.budget_seconds, clock=clock)
     opening = _ControllerStart(
-        config, logs=logs, clock=clock, entropy=entropy, hash_cost=hash_cost, shutdown=shutdown
+        config,
+        logs=logs,
+        clock=clock,
+        entropy=entropy,
+        hash_cost=hash_cost,
+        commands=CommandRunner(commands, data=config.data) if commands else None,
+        shutdown=shutdown,
     )
     try:
         yield await opening.open(found_cluster=found_cluster, accept_older_store=accept_older_store)
@@ -141,6 +150,7 @@ class _ControllerStart:
         clock: Clock,
         entropy: Entropy,
         hash_cost: HashCost | None,
+        commands: CommandRunner | None,
         shutdown: Shutdown,
     ) -> None:
         self._config = config
@@ -148,6 +158,7 @@ class _ControllerStart:
         self._clock = clock
         self._entropy = entropy
         self._hash_cost = hash_cost
+        self._commands = commands
         self._shutdown = shutdown
         self._rest = contextlib.AsyncExitStack()
         self._ports = ChosenPorts()
@@ -165,11 +176,11 @@ class _ControllerStart:
         watch = await self._rest.enter_async_context(LoopWatch())
         role = ControllerRole(holder=new_id("controller", self._entropy))
         setting = self._process_context(role)
-        _show_lag(setting, watch)
+        setting.metrics.watch_lag(watch.lag)
         http = await self._start_http(role, setting)
         # gRPC ports must be known before this controller leads: the lease carries them to the other controllers.
         config = with_ports(self._config, self._rest.enter_context(self._ports))
-        own = _own_info(config, http)
+        own = ControllerInfo.of(config, http)
         link, raiser, ready = LinkDirectory(role, own), EpochRaiser(role), asyncio.Event()
         deps = functools.partial(
             TermDeps,
@@ -229,6 +240,7 @@ class _ControllerStart:
             self._config,
             passwords=passwords,
             logs=self._logs,
+            commands=self._commands,
             leader=role.leader_http,
             clock=self._clock,
             entropy=self._entropy,
@@ -257,6 +269,7 @@ class _ControllerStart:
         setting.metrics.watch_connections(server.connections)
         self._rest.push_async_callback(server.stop)
         await server.start()
+        await self._rest.enter_async_context(serve_commands(app, self._commands, self._config.http.limits))
         return server.address
 
     def _lead(self, loop: LeadershipLoop) -> asyncio.Task[None]:
@@ -337,22 +350,6 @@ class _LinkOpening:
             self._listens = True
 
 
-def _own_info(config: ControllerConfig, http: Address) -> ControllerInfo:
-    grpc = config.grpc.advertise or reachable(config.grpc.listen)
-    bootstrap = Address(parse_address(grpc).host, config.bootstrap_address.port)
-    return ControllerInfo(
-        http=config.http.advertise or reachable(str(http)),
-        grpc=grpc,
-        bootstrap=str(bootstrap) if config.bootstrap.enabled else "",
-    )
-
-
-def _show_lag(setting: ProcessContext, watch: LoopWatch) -> None:
-    registry = setting.metrics.registry
-    lag = Gauge("corral_loop_lag_seconds", "Longest delay of the loop.", registry=registry)
-    lag.set_function(watch.lag)
-
-
 def _end_process(error: BaseException) -> None:
     """The state on disk is no longer certain, or memory no longer equals it: only a fresh start helps."""
     _log.critical("controller.failed", exc_info=error)
@@ -368,6 +365,7 @@ def _print_fatal(error: BaseException) -> None:
 def run_controller(
     config: ControllerConfig,
     *,
+    commands: CommandProgram | None = None,
     parent_fd: int | None = None,
     found_cluster: bool = False,
     accept_older_store: bool = False,
@@ -376,7 +374,11 @@ def run_controller(
 
     def open_service() -> contextlib.AbstractAsyncContextManager[ControllerApp]:
         return open_controller(
-            config, logs=logs, found_cluster=found_cluster, accept_older_store=accept_older_store
+            config,
+            logs=logs,
+            commands=commands,
+            found_cluster=found_cluster,
+            accept_older_store=accept_older_store,
         )
 
     log_plainly(sys.stderr)

@@ -13,6 +13,7 @@ class Permission(enum.StrEnum):
     CATALOG_READ = "catalog.read"
     CLUSTER_MANAGE = "cluster.manage"
     CLUSTER_READ = "cluster.read"
+    COMMANDS_EXECUTE = "commands.execute"
     CRASHES_READ = "crashes.read"
     DECISIONS_READ = "decisions.read"
     DEPLOYMENTS_MANAGE = "deployments.manage"

@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from corral.cli.executed.program import PROGRAM
 from corral.controller.accounts.passwords import HashCost
 from corral.controller.app import ControllerApp, open_controller
 from corral.controller.distribution.node_needs import Needs
@@ -234,6 +235,7 @@ class LocalCluster:
             logs=log,
             clock=clock,
             hash_cost=hash_cost,
+            commands=PROGRAM,
             found_cluster=found_cluster,
             accept_older_store=accept_older_store,
         )

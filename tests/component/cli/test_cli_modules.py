@@ -323,7 +323,7 @@ def test_capabilities_and_what_is_missing_are_listed(corral: Corral, server: Sta
 
 
 def test_a_command_of_a_module_is_run_with_its_words_as_they_are(corral: Corral, server: StandIn) -> None:
-    server.answers["POST", "/api/v1/commands/execute"] = (200, {"lines": ["one", "two"]})
+    server.answers["POST", "/api/v1/commands/execute"] = (200, {"output": ["one", "two"], "exit_code": 0})
     said = corral("command", "run", "stats", "show", "two words")
     assert said.stdout == "one\ntwo\n", said.stderr
     assert server.requests[-1].body == {"command": "stats show 'two words'"}

@@ -71,6 +71,7 @@ WITHOUT_A_SUBJECT = {
     "GET /api/v1/schemas/group",
     "GET /api/v1/cluster",
     "GET /api/v1/catalog",
+    "POST /api/v1/commands/execute",
     "GET /api/v1/logs",
     "GET /api/v1/logs/stream",
     "GET /api/v1/templates",

@@ -347,7 +347,16 @@ async def test_commands_are_listed_and_run(client: httpx.AsyncClient, rig: Rig) 
     }
     run = "/api/v1/commands/execute"
     said = await client.post(run, json={"command": "echo 'a b'"})
-    assert (said.status_code, said.json()) == (200, {"module": "routed", "lines": ["ADMIN said", "a b"]})
+    assert (said.status_code, said.json()) == (
+        200,
+        {
+            "command": "echo 'a b'",
+            "output": ["ADMIN said", "a b"],
+            "exit_code": 0,
+            "error": None,
+            "module": "routed",
+        },
+    )
     assert (await rig.audits("commands.execute"))[0]["after"] == {"command": "echo 'a b'"}
     assert error(await client.post(run, json={"command": "ecko x"})) == (404, "NOT_FOUND")
     assert error(await client.post(run, json={"command": "echo"})) == (400, "BAD_REQUEST")
@@ -359,7 +368,7 @@ async def test_commands_are_listed_and_run(client: httpx.AsyncClient, rig: Rig) 
     assert sorted(told) == ["echo 'a b'", "fail"]  # once each, also what failed
     _, operator = await rig.token(Role.OPERATOR)
     async with rig.client(operator) as working:
-        assert (await working.post(run, json={"command": "echo x"})).json()["lines"][0] == "OPERATOR said"
+        assert (await working.post(run, json={"command": "echo x"})).json()["output"][0] == "OPERATOR said"
         assert error(await working.post(run, json={"command": "echo admin"})) == (403, "FORBIDDEN")
 
 

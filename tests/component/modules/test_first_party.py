@@ -92,7 +92,7 @@ async def test_statistics_count_what_instances_do_and_miss_nothing_while_off(clu
     days = await house.request("GET", "/groups/lobby")
     assert days[0]["run_seconds"] > 0
     lines = await controller.call("POST", "/api/v1/commands/execute", {"command": "stats show lobby"})
-    assert lines["lines"][0].startswith("lobby: 1 starts, 1 stops, 0 crashes")
+    assert lines["output"][0].startswith("lobby: 1 starts, 1 stops, 0 crashes")
     capabilities = await controller.call("GET", "/api/v1/capabilities")
     assert "stats.groups" in [each["id"] for each in capabilities["items"]]
     await daemon.app.stop()

@@ -61,7 +61,7 @@ async def test_flags_reach_every_jvm_of_their_group_and_outlast_the_controller(
     other = await house.start_instance("other", java.command)
     assert (java.flags_of(lobby["pid"]), java.flags_of(other["pid"])) == (["-Da=1"], [])
     said = await controller.call("POST", "/api/v1/commands/execute", {"command": "jvm-flags set * -Dall=1"})
-    assert said["lines"] == ["*: -Dall=1"]
+    assert said["output"] == ["*: -Dall=1"]
     lobby, other = await house.restart_instance(lobby), await house.restart_instance(other)
     assert java.flags_of(lobby["pid"]) == ["-Dall=1", "-Da=1"]
     assert java.flags_of(other["pid"]) == ["-Dall=1"]

@@ -86,6 +86,8 @@ SECRETS = re.compile(
 """Names of fields that hold secrets somewhere."""
 NO_SECRETS = {
     "CacheTrouble.code": "of an error",
+    "CommandError.code": "of an error",
+    "CommandOutput.exit_code": "of a process",
     "DeploymentFailure.code": "of an error",
     "StartFailure.code": "of an error",
     "SyncAnswer.code": "of an error",

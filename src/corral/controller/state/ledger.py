@@ -185,6 +185,8 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
     after: dict[str, object] | None = None
     headers: tuple[tuple[bytes, bytes], ...] = ()
     """More headers of the answer, such as a cookie; an answer that is given again lacks them."""
+    failed: str = ""
+    """The code with which an act outside the store failed that is answered all the same; empty: it did not."""
     remembered: bool = True
     """Its answer is kept under the request's idempotency key; not needed where nothing is changed."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -18,9 +18,12 @@ from corral.controller.sessions.grpc_service import LinkTerm
 from corral.controller.sessions.node_links import no_longer_leading
 from corral.controller.state.ledger import Actor
 from corral.controller.term.leader_term import LeaderTerm
+from corral.controller.term.listen_addresses import reachable
 from corral.domain.ids import Epoch, node_id
 from corral.pki.keys import read_csr
 from corral.store.port import LeaseRow
+from corral.system.addresses import Address, parse_address
+from corral.system.controller_config import ControllerConfig
 from corral.version import VERSION
 
 _ADMIN_LIFE: Final = dt.timedelta(days=30)
@@ -33,6 +36,17 @@ class ControllerInfo(msgspec.Struct, frozen=True, kw_only=True):
     grpc: str
     bootstrap: str = ""
     version: str = VERSION
+
+    @classmethod
+    def of(cls, config: ControllerConfig, http: Address) -> Self:
+        """Those of this process, whose API listens there."""
+        grpc = config.grpc.advertise or reachable(config.grpc.listen)
+        bootstrap = Address(parse_address(grpc).host, config.bootstrap_address.port)
+        return cls(
+            http=config.http.advertise or reachable(str(http)),
+            grpc=grpc,
+            bootstrap=str(bootstrap) if config.bootstrap.enabled else "",
+        )
 
 
 class ControllerRole:

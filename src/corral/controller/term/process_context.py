@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from corral.controller.accounts.passwords import Passwords
+from corral.controller.commands.command_process import CommandRunner
 from corral.controller.dashboard.site_files import Site, open_site
 from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.pipeline.browser_checks import AllowedHosts, BrowserChecks
@@ -27,6 +28,7 @@ def process_context(
     *,
     passwords: Passwords,
     logs: LogPort,
+    commands: CommandRunner | None,
     leader: Callable[[], str],
     clock: Clock,
     entropy: Entropy,
@@ -47,6 +49,7 @@ def process_context(
         oidc=oidc,
         site=site_for(oidc),
         cluster_key=functools.partial(ClusterKey.require, config.cluster_key_path),
+        commands=commands,
         scheme=config.http.scheme,
         leader=leader,
         instances_are_root=config.instances.development and os.geteuid() == 0,

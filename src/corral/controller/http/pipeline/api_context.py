@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from corral.controller.accounts.delegations import Delegations
 from corral.controller.accounts.logins import Logins
 from corral.controller.accounts.password_logins import KeySource
 from corral.controller.accounts.passwords import Passwords
 from corral.controller.accounts.principals import ACCOUNT_EVENTS, Principals
 from corral.controller.accounts.user_sessions import PREFIX as SESSION_PREFIX
 from corral.controller.accounts.user_sessions import UserSessions
+from corral.controller.commands.command_process import CommandRunner
 from corral.controller.consoles.service import Consoles
 from corral.controller.dashboard.site_files import Site, open_site
 from corral.controller.distribution.instance_file_transfers import (
@@ -74,6 +76,9 @@ if TYPE_CHECKING:
 BODY_LIMIT: Final = 1024 * 1024
 _LARGE_BODIES: Final = 4
 _LARGE_BODIES_OF_TOKEN: Final = 2
+_COMMANDS: Final = 4
+_COMMANDS_OF_TOKEN: Final = 2
+"""Commands of the command line that run at once: each is a process of its own."""
 
 
 def _no_cluster_key() -> ClusterKey:
@@ -111,6 +116,8 @@ class ProcessContext:
     """Opens the second factors of users."""
     instances_are_root: bool = False
     """Instances on this host run as root: a caller who may start one can read all data of the controller."""
+    commands: CommandRunner | None = None
+    """Runs commands of the command line for callers; None: this process has no program for it."""
     scheme: str = "http"
     """Of the API, here and on the other controllers."""
     leader: Callable[[], str] = lambda: ""
@@ -316,6 +323,8 @@ class TermContext:
     uploads: OpenStreams = field(init=False)
     large_bodies: OpenStreams = field(init=False)
     """Requests with bodies of more than `body_limit`, which are held in memory."""
+    running_commands: OpenStreams = field(init=False)
+    delegations: Delegations = field(init=False)
     rates: RequestRates = field(init=False)
     token_uses: TokenUses = field(init=False)
     user_sessions: UserSessions = field(init=False)
@@ -342,6 +351,8 @@ class TermContext:
         self.large_bodies = self._pool(
             "large requests", limit=_LARGE_BODIES, per_caller=min(limits.uploads, _LARGE_BODIES_OF_TOKEN)
         )
+        self.running_commands = self._pool("commands", limit=_COMMANDS, per_caller=_COMMANDS_OF_TOKEN)
+        self.delegations = Delegations(setting.entropy)
         self.rates = RequestRates(limits, clock=setting.clock)
         self.token_uses = TokenUses(self.state.tokens)
 
@@ -371,7 +382,7 @@ class TermContext:
 
     async def close(self) -> None:
         """End every stream and the hub; later calls are refused with NOT_LEADER. Idempotent."""
-        for pool in (self.streams, self.uploads, self.large_bodies):
+        for pool in (self.streams, self.uploads, self.large_bodies, self.running_commands):
             pool.close_all("this controller no longer leads")
         self.consoles.close()
         self.logins.devices.close()

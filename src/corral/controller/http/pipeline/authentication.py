@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 
+from corral.controller.accounts.delegations import is_delegated
 from corral.controller.accounts.principals import Principal
 from corral.controller.accounts.user_sessions import PREFIX as SESSION_PREFIX
 from corral.controller.accounts.user_sessions import is_of_session
 from corral.controller.http.messages.call import Caller
-from corral.controller.http.messages.request import HttpRequest
+from corral.controller.http.messages.request import PRIVATE, HttpRequest
 from corral.controller.http.pipeline.api_context import TermContext
 from corral.controller.http.pipeline.session_cookie import CSRF_HEADER, cookie_name, cookie_values
 from corral.controller.state.api_tokens import verify
@@ -44,12 +45,30 @@ def _by_header(leading: TermContext, request: HttpRequest, *, now: dt.datetime) 
     if is_of_session(credential):
         session = leading.user_sessions.prove_header(credential, now=now)
         return _session_caller(leading, request, session, credential, now=now)
+    if is_delegated(credential):
+        return _by_delegation(leading, request, credential, now=now)
     token = verify(leading.state.tokens, credential, now=now)
     principal = leading.principals.of_token(token)
     if principal is None:
         raise _without_user(leading, CallerId(token.id), now)
     leading.note_use(principal.id, now)
     return _caller(principal, request, credential)
+
+
+def _by_delegation(
+    leading: TermContext, request: HttpRequest, credential: str, *, now: dt.datetime
+) -> Caller:
+    """The caller for whom a command runs, as it is now; it is where it was when it asked for the command."""
+    delegation = leading.delegations.find(credential) if request.scope.get(PRIVATE) else None
+    if delegation is None:
+        raise Rejected(
+            Code.UNAUTHENTICATED, "this credential is no longer valid: its command has ended", hint="log in"
+        )
+    principal = leading.principals.find(delegation.caller, now)
+    if principal is None:
+        raise _without_user(leading, delegation.caller, now)
+    leading.note_use(principal.id, now)
+    return _caller(principal, request, credential, address=delegation.address)
 
 
 def _by_cookie(
@@ -84,11 +103,17 @@ def _without_user(leading: TermContext, id: CallerId, now: dt.datetime) -> Rejec
     return Rejected(Code.UNAUTHENTICATED, leading.principals.reason(id, now), hint="ask an administrator")
 
 
-def _caller(principal: Principal, request: HttpRequest, credential: str = "") -> Caller:
+def _caller(
+    principal: Principal, request: HttpRequest, credential: str = "", *, address: str | None = None
+) -> Caller:
     return Caller(
         id=principal.id,
         user=principal.user,
-        actor=Actor(name=principal.name, address=request.address, label=principal.label),
+        actor=Actor(
+            name=principal.name,
+            address=request.address if address is None else address,
+            label=principal.label,
+        ),
         access=principal.access,
         credential=credential,
         expires_at=principal.expires_at,

@@ -35,6 +35,7 @@ from corral.controller.http.pipeline.route_table import (
     Upload,
 )
 from corral.controller.state.ledger import Mutation
+from corral.domain.records import AuditOutcome
 
 _REMEMBERED: Final = 100
 
@@ -200,7 +201,12 @@ class OnceServer:
 
         async def do(attempt: Attempt) -> ApiResponse:
             mutation = await self._handler(admitted.leading, admitted.call, attempt)
-            await attempt.finish(*mutation.steps, answer=shaped(mutation.body, status=mutation.status))
+            await attempt.finish(
+                *mutation.steps,
+                answer=shaped(mutation.body, status=mutation.status),
+                outcome=AuditOutcome.FAILED if mutation.failed else AuditOutcome.OK,
+                code=mutation.failed,
+            )
             return shaped(admitted.shown(mutation.body), status=mutation.status)
 
         return await act(self._route, admitted, do, guard=guard)

@@ -78,6 +78,10 @@ class HttpMetrics:
         """Show the number of players of the instances of the present term that have reported it."""
         self.registry.register(_PlayersCollector(players))
 
+    def watch_lag(self, lag: Callable[[], float]) -> None:
+        shown = Gauge("corral_loop_lag_seconds", "Longest delay of the loop.", registry=self.registry)
+        shown.set_function(lag)
+
     def before(self, look: Callable[[], Awaitable[None]]) -> Callable[[], None]:
         """Call `look` before metrics are shown; returns a function that undoes this."""
         self._looks.append(look)

@@ -1,34 +1,29 @@
-"""Console commands that modules add."""
+"""Commands: those of modules as a list, and the execution of any."""
 
 from __future__ import annotations
 
-import shlex
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from corral.controller.http.messages.call import ApiCall, NoQuery
 from corral.controller.http.messages.paging import Page, PageQuery, page_of_sorted
 from corral.controller.http.pipeline.attempts import Attempt
-from corral.controller.http.pipeline.authentication import authorise
-from corral.controller.http.pipeline.module_answers import in_doubt, public_failure, settle_failure
 from corral.controller.http.pipeline.route_table import Once, Read, Route
+from corral.controller.http.pipeline.scoping import Scoping
+from corral.controller.http.resources.instances.command_execution import (
+    DEADLINE_SECONDS,
+    CommandOutput,
+    CommandServices,
+    execute,
+)
 from corral.controller.http.resources.instances.instances import CommandLine
 from corral.controller.modules.module_service import Modules
 from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import Permission
-from corral.errors import Code, CorralError, Rejected
-from corral.modules.services.command_table import CommandMatch
-from corral.sdk.protocol.messages import (
-    COMMAND,
-    CallerBody,
-    CommandAnswer,
-    CommandDeclaration,
-    CommandRequest,
-)
+from corral.sdk.protocol.messages import CommandDeclaration
 
-ACTION: Final = "commands.execute"
-DEADLINE_SECONDS: Final = 30.0
+_COST: Final = 10
 
 
 class ParameterShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,11 +41,8 @@ class CommandShape(msgspec.Struct, frozen=True, kw_only=True):
     parameters: list[ParameterShape]
 
 
-class CommandOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """The output of the command."""
-
-    module: str
-    lines: list[str]
+class CommandExecution(CommandLine, frozen=True, kw_only=True):
+    timeout_seconds: Annotated[int, msgspec.Meta(ge=1, le=120)] = int(DEADLINE_SECONDS)
 
 
 def _shape(entry: tuple[str, CommandDeclaration]) -> CommandShape:
@@ -84,68 +76,17 @@ async def list_commands(modules: Modules, call: ApiCall[None, PageQuery]) -> Pag
 
 
 async def execute_command(
-    modules: Modules, call: ApiCall[CommandLine, NoQuery], attempt: Attempt
+    services: CommandServices, call: ApiCall[CommandExecution, NoQuery], attempt: Attempt
 ) -> Mutation:
-    match = modules.engine.commands.find(words_of(call.body.command))
-    authorise(call.caller, _declared(match.declaration))
-    caller, module = call.caller, match.scope.module_id
-    asked = CommandRequest(
-        command=match.declaration.number,
-        arguments=tuple(match.arguments),
-        caller=CallerBody(
-            name=caller.actor.name, role=caller.access.role or "", address=caller.actor.address
-        ),
+    """The permissions depend on the command: see `execute`."""
+    return await execute(
+        services,
+        caller=call.caller,
+        line=call.body.command,
+        request=call.request,
+        attempt=attempt,
+        seconds=call.body.timeout_seconds,
     )
-    named = f"command '{match.declaration.name}'"
-    if attempt.in_doubt:
-        raise in_doubt(module, named)
-    await attempt.begin(action=ACTION, subject=module, after={"command": call.body.command})
-    try:
-        answer = await _executed(match, asked)
-    except CorralError as error:
-        await settle_failure(attempt, error)
-        raise
-    return Mutation(
-        action=ACTION,
-        subject=module,
-        steps=(),
-        body=CommandOutput(module=module, lines=list(answer.lines)),
-    )
-
-
-async def _executed(match: CommandMatch, asked: CommandRequest) -> CommandAnswer:
-    module, name = match.scope.module_id, match.declaration.name
-    try:
-        return await match.scope.call(
-            f"command:{name}", COMMAND, asked, answer=CommandAnswer, deadline=DEADLINE_SECONDS
-        )
-    except (CorralError, msgspec.MsgspecError) as error:
-        raise public_failure(module, f"command '{name}'", error) from error
-
-
-def words_of(line: str) -> list[str]:
-    """A line as a shell would split it; BAD_REQUEST for an open quote, and for nothing."""
-    try:
-        words = shlex.split(line)
-    except ValueError as error:
-        raise Rejected(Code.INVALID_FIELD, f"the command cannot be read: {error}", field="command") from None
-    if not words:
-        raise Rejected(
-            Code.INVALID_FIELD,
-            "the command is empty",
-            hint="GET /api/v1/commands lists them",
-            field="command",
-        )
-    return words
-
-
-def _declared(command: CommandDeclaration) -> Permission:
-    try:
-        return Permission(command.permission)
-    except ValueError:
-        raise Rejected(
-            Code.FORBIDDEN, f"command '{command.name}' asks for a permission that does not exist"
-        ) from None
 
 
 ROUTES: Final[tuple[Route, ...]] = (
@@ -161,9 +102,11 @@ ROUTES: Final[tuple[Route, ...]] = (
     Once(
         method="POST",
         path="/api/v1/commands/execute",
-        permission=Permission.MODULES_USE,
-        summary="Run a console command of a module",
-        body=CommandLine,
+        permission=Permission.SELF_READ,
+        summary="Run a command of the command line (commands.execute), or of a module (modules.use)",
+        body=CommandExecution,
+        cost=_COST,
+        scope=Scoping.FILTERS,
         response=CommandOutput,
         handler=execute_command,
     ),

@@ -1,0 +1,1 @@
+"""Commands that a controller runs for callers of its API."""
