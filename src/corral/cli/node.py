@@ -12,6 +12,7 @@ from corral.cli.command_groups import Noun
 from corral.cli.dry_run import DRY, dry_run_option, show_dry_run
 from corral.cli.failure import CommandRefused, WaitRanOut, note
 from corral.cli.node_cache import cache, prewarm
+from corral.cli.node_command import command
 from corral.cli.node_drain import admission_text, drain, drain_rows, shutdown, undrain
 from corral.cli.terminal.confirmation import act_confirmed, confirm, yes_option
 from corral.cli.terminal.output import (
@@ -375,5 +376,5 @@ def join_token_revoke(session: ApiSession, id: str, yes: bool) -> None:
     show_done(session.output, {"id": id}, f"join token '{id}' is revoked")
 
 
-for command in (join_token, join_tokens, join_token_revoke, cache, prewarm, drain, undrain, shutdown):
-    node.add_command(command)
+for extra in (join_token, join_tokens, join_token_revoke, cache, prewarm, drain, undrain, shutdown, command):
+    node.add_command(extra)

@@ -26,6 +26,7 @@ from corral.daemon.node.identity import Identity, publish_authorities
 from corral.daemon.node.known_controllers import KnownControllers
 from corral.daemon.orders.instance_orders import InstanceOrders, list_runs
 from corral.daemon.orders.local_socket import LocalSocket
+from corral.daemon.orders.node_commands import NodeCommandOrders
 from corral.daemon.runs.run_files import RunDirectories
 from corral.daemon.supervise.handshake import NodeHandshake, advertised_address
 from corral.daemon.supervise.node_runs import NodeRuns
@@ -172,6 +173,7 @@ class _DaemonStart:
         supervision = await self._supervise(runtime, node_runs, consoles, parts)
         orders = InstanceOrders(supervision, spool=spool, data=data, clock=self._clock, entropy=self._entropy)
         self._shutdown.at("instances", orders.close)
+        commands = self._command_orders(identity, supervision, cache, parts)
         link = DaemonLink(
             data=data,
             identity=identity,
@@ -182,7 +184,7 @@ class _DaemonStart:
             clock=self._clock,
             entropy=self._entropy,
             current=current,
-            orders={**orders.handlers, **console_orders(consoles), **cache.handlers, **parts.handlers},
+            orders=orders.handlers | commands | console_orders(consoles) | cache.handlers | parts.handlers,
             listeners=[consoles, cache, *orders.listeners, *parts.listeners],
         )
         return DaemonApp(
@@ -196,6 +198,15 @@ class _DaemonStart:
             exit_ordered=orders.exit_ordered,
             shutdown=self._shutdown,
         )
+
+    def _command_orders(
+        self, identity: Identity, supervision: Supervision, cache: NodeCache, parts: NodeModuleServices
+    ) -> dict[str, Order]:
+        commands = NodeCommandOrders(
+            supervision, node_id=identity.node_id, cache=cache.status, modules=parts.modules.set_entries
+        )
+        self._shutdown.at("instances", commands.close)
+        return commands.handlers
 
     def _open_spool(self, identity: Identity, rest: contextlib.AsyncExitStack) -> Spool:
         spool = open_spool(self._config, self._entropy)

@@ -72,6 +72,8 @@ and is sent when the node is empty or at the deadline of its drain."""
 FILE_CHANGES: Final = "file-changes"
 """Changes of an instance's files, whole files and directories over the second channel, digests and modes in listings;
 otherwise files are only read, in parts. Needs DATA and FILES."""
+NODE_COMMANDS: Final = "node-commands"
+"""The node answers commands about itself; otherwise it is not asked."""
 
 FEATURES: Final = (
     BATCH,
@@ -92,6 +94,7 @@ FEATURES: Final = (
     CONTACT,
     DRAIN,
     FILE_CHANGES,
+    NODE_COMMANDS,
 )
 
 
@@ -135,6 +138,8 @@ class PeerSupport(msgspec.Struct, frozen=True, kw_only=True):
     """Modes of ShutdownNode, and their answers."""
     file_changes: bool = False
     """Files of instances are written, and sent whole."""
+    node_commands: bool = False
+    """Commands that the node answers from what it knows itself."""
 
 
 def support_of(named: Iterable[str]) -> PeerSupport:
@@ -159,4 +164,5 @@ def support_of(named: Iterable[str]) -> PeerSupport:
         contact=CONTACT in known,
         drain=DRAIN in known,
         file_changes=data and FILES in known and FILE_CHANGES in known,
+        node_commands=NODE_COMMANDS in known,
     )

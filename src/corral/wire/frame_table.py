@@ -83,6 +83,7 @@ FROM_NODES: Final[Mapping[str, FrameRule]] = {
     "certificate_request": _LINK,
     "run_ends": _LINK,
     "shutdown_node_ack": _LINK,
+    "node_command_result": _LINK,
     "daemon_log_record": _LOG,
     "error_report": _LOG,
     "instance_status": FrameRule(
@@ -139,6 +140,7 @@ FROM_CONTROLLERS: Final[Mapping[str, FrameRule]] = {
     "workload_report": _INSTANCES,
     "ask_run_ends": _INSTANCES,
     "shutdown_node": _INSTANCES,
+    "node_command": FrameRule(owner=FrameOwner.INSTANCES, required=("request_id", "words")),
     "console_ack": _CONSOLES,
     "console_query": _CONSOLES,
     "template_data": _TEMPLATES,

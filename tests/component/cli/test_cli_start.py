@@ -98,7 +98,7 @@ def test_every_command_of_the_tree_can_be_loaded_and_explains_itself() -> None:
 
 
 def test_completion_knows_the_nouns_and_verbs(pointed: dict[str, str]) -> None:
-    env = {**pointed, "_CORRAL_COMPLETE": "bash_complete", "COMP_WORDS": "corral node co", "COMP_CWORD": "2"}
+    env = {**pointed, "_CORRAL_COMPLETE": "bash_complete", "COMP_WORDS": "corral node cor", "COMP_CWORD": "2"}
     done = subprocess.run(
         [sys.executable, "-m", "corral.cli"], env=env, capture_output=True, text=True, timeout=60
     )

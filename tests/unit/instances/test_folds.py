@@ -18,6 +18,7 @@ from corral.controller.instances.instance_changes import (
     stop_instance,
 )
 from corral.controller.instances.instance_commands import InstanceCommands
+from corral.controller.instances.node_commands import NodeCommands
 from corral.controller.instances.node_inventory import add_listed
 from corral.controller.instances.node_reports import InstanceReports
 from corral.controller.instances.order_answers import fold_start_answer, fold_stop_answer
@@ -76,6 +77,7 @@ def reports(world) -> InstanceReports:
         dispatcher=unused,
         drain_orders=unused,
         commands=InstanceCommands(ledger=unused, sessions=unused, entropy=unused),
+        node_commands=NodeCommands(links=unused, entropy=unused),
         refused=unused,
         clock=SystemClock(),
         on_inventory_complete=unused,

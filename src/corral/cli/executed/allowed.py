@@ -37,7 +37,7 @@ ALLOWED: Final[Mapping[str, str]] = {
         "activate config deactivate force-cleanup health info leaked list pause recover reload resume storage/drop uninstall"
     ),
     "node": (
-        "cache cap cordon drain info join-token join-token-revoke join-tokens label list modules prewarm "
+        "cache cap command cordon drain info join-token join-token-revoke join-tokens label list modules prewarm "
         "remove revoke shutdown uncordon undrain"
     ),
     "role": "create delete get list update",

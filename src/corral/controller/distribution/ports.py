@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 from corral.controller.sessions.incoming_streams import IncomingStream
+from corral.controller.sessions.node_links import offline as offline
 from corral.domain.ids import NodeId
 from corral.domain.templates import TemplateManifest, TemplateVersion
-from corral.errors import Code, CorralError, Retryable
 
 
 class Versions(Protocol):
@@ -33,12 +33,3 @@ class FileUploads(Protocol):
         self, transfer_id: str, *, node_id: NodeId, max_bytes: int
     ) -> contextlib.AbstractContextManager[IncomingStream]:
         """Allow this node one upload, which is read as it comes, as long as this lasts."""
-
-
-def offline(node_id: NodeId) -> CorralError:
-    return Retryable(
-        Code.NODE_OFFLINE,
-        f"node '{node_id}' is not connected",
-        hint="wait until it is back, or look at it with 'corral node show'",
-        retry_after=5.0,
-    )

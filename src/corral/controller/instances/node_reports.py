@@ -12,6 +12,7 @@ import structlog
 
 from corral.controller.instances.dispatch import STRAYS_HEEDED, Dispatcher
 from corral.controller.instances.instance_commands import InstanceCommands
+from corral.controller.instances.node_commands import NodeCommands
 from corral.controller.instances.node_drain_orders import NodeDrainOrders
 from corral.controller.instances.node_inventory import ListedRuns, add_listed, is_missing, reconcile_listed
 from corral.controller.instances.order_answers import fold_start_answer, fold_stop_answer
@@ -43,7 +44,7 @@ from corral.wire.v1.instance_pb2 import (
     StartInstanceAck,
     StopInstanceAck,
 )
-from corral.wire.v1.node_pb2 import ShutdownNodeAck
+from corral.wire.v1.node_pb2 import NodeCommandResult, ShutdownNodeAck
 
 T = TypeVar("T")
 InstanceReport = InstanceStatusUpdate | CrashReport | StartInstanceAck | StopInstanceAck
@@ -74,6 +75,7 @@ class InstanceReports:
         dispatcher: Dispatcher,
         drain_orders: NodeDrainOrders,
         commands: InstanceCommands,
+        node_commands: NodeCommands,
         vitals: Vitals,
         stages: StageEvents,
         refused: RefusedReports,
@@ -87,6 +89,7 @@ class InstanceReports:
         self._dispatcher = dispatcher
         self._drain_orders = drain_orders
         self._commands = commands
+        self._node_commands = node_commands
         self._vitals = vitals
         self._stages = stages
         self._refused = refused
@@ -297,6 +300,10 @@ class InstanceReports:
     def command_answered(self, node_id: NodeId, ack: SendCommandAck) -> None:
         if not self._commands.answered(node_id, ack):
             self._refused.count(node_id, "send_command_ack")
+
+    def node_command_answered(self, node_id: NodeId, result: NodeCommandResult) -> None:
+        if not self._node_commands.answered(node_id, result):
+            self._refused.count(node_id, "node_command_result")
 
 
 def _is_over(update: InstanceStatusUpdate) -> bool:

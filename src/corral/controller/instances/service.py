@@ -10,6 +10,7 @@ from corral.controller.instances.dispatch import Dispatcher, RunTokens
 from corral.controller.instances.drift_view import DriftView
 from corral.controller.instances.instance_commands import InstanceCommands
 from corral.controller.instances.node_candidates import KnownViews, NodeLoad, PlacementRules
+from corral.controller.instances.node_commands import NodeCommands
 from corral.controller.instances.node_drain_orders import NodeDrainOrders
 from corral.controller.instances.orders import ApiAddress
 from corral.controller.instances.plan_signals import Metric, PlanSignals
@@ -141,6 +142,7 @@ class InstanceService:
         self.numbers = Incarnations(ledger, epoch=epoch)
         self.commands = InstanceCommands(ledger=ledger, sessions=sessions, entropy=entropy)
         self.stages = StageEvents(ledger, clock=clock)
+        self.node_commands = NodeCommands(links=sessions, entropy=entropy)
         self.tickets = StartTickets(ticket_keys, stamp=lambda: ledger.state.authority.revision(ONLY))
         self.dispatcher = Dispatcher(
             state=ledger.state,

@@ -38,7 +38,7 @@ from corral.wire.v1.module_pb2 import (
     ModuleSetEntry,
     ModuleStateUpdate,
 )
-from corral.wire.v1.node_pb2 import Handshake, ShutdownNodeAck
+from corral.wire.v1.node_pb2 import Handshake, NodeCommandResult, ShutdownNodeAck
 from corral.wire.v1.plan_pb2 import CacheStatus, TemplateRequest
 
 
@@ -89,6 +89,8 @@ class NodeReports(Protocol):
         """A node answered an order; its report about the run is folded separately."""
 
     def command_answered(self, node_id: NodeId, ack: SendCommandAck) -> None: ...
+
+    def node_command_answered(self, node_id: NodeId, result: NodeCommandResult) -> None: ...
 
     def drain_answered(self, node_id: NodeId, ack: ShutdownNodeAck) -> None:
         """A node answered an order of its drain."""

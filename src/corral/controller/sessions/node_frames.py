@@ -183,6 +183,9 @@ class NodeFrames:
     def _command_answered(self, frame: NodeFrame) -> None:
         self._reports.command_answered(self._node_id, frame.message.send_command_ack)
 
+    def _node_command_answered(self, frame: NodeFrame) -> None:
+        self._reports.node_command_answered(self._node_id, frame.message.node_command_result)
+
     def _console_batch(self, frame: NodeFrame) -> None:
         self._consoles.receive(self._node_id, self._stream.confirm_consoles, frame.message.console_batch)
 
@@ -243,6 +246,7 @@ HANDLERS: Final[Mapping[str, Callable[[NodeFrames, NodeFrame], None]]] = {
     "start_instance_ack": NodeFrames._start_answered,
     "stop_instance_ack": NodeFrames._stop_answered,
     "send_command_ack": NodeFrames._command_answered,
+    "node_command_result": NodeFrames._node_command_answered,
     "console_batch": NodeFrames._console_batch,
     "console_output": NodeFrames._console_output,
     "console_query_failed": NodeFrames._console_query_failed,

@@ -81,6 +81,15 @@ class ModuleLink(NodeLink, Protocol):
         """Send the node an error that does not end the session."""
 
 
+def offline(node_id: NodeId) -> CorralError:
+    return Retryable(
+        Code.NODE_OFFLINE,
+        f"node '{node_id}' is not connected",
+        hint="wait until it is back, or look at it with 'corral node show'",
+        retry_after=5.0,
+    )
+
+
 async def answer_of(answer: asyncio.Future[T], *, over: asyncio.Event, gone: CorralError) -> T:
     """The answer; raises `gone` when the session ends first. The caller sets the deadline.
 

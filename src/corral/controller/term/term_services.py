@@ -305,6 +305,7 @@ class TermServices:
             dispatcher=instances.dispatcher,
             drain_orders=instances.drain_orders,
             commands=instances.commands,
+            node_commands=instances.node_commands,
             vitals=self._nodes.workload.vitals,
             stages=instances.stages,
             refused=self._nodes.refused,

@@ -97,14 +97,14 @@ class LocalSocket:
 
     async def _list(self, _: Answer) -> Answer:
         runs = [as_item(run) for run in self._supervisor.instances.runs()]
-        return {"items": [*runs, *map(_lost_item, self._supervisor.lost())]}
+        return {"items": [*runs, *map(lost_item, self._supervisor.lost())]}
 
     async def _stop(self, request: Answer) -> Answer:
         kill = request["verb"] == "kill"
         for lost in self._supervisor.lost():
             if lost.instance_id == _id(request):
                 await self._supervisor.end_lost(lost.instance_id, lost.incarnation)
-                return {"item": _lost_item(lost)}
+                return {"item": lost_item(lost)}
         order = StopOrder(reason=f"a local order to {request['verb']} it", force=kill)
         run = await self._supervisor.stop(_id(request), incarnation=0, order=order)
         if request.get("wait", True):
@@ -160,7 +160,7 @@ def as_item(run: Run) -> Answer:
     }
 
 
-def _lost_item(run: OrphanRun) -> Answer:
+def lost_item(run: OrphanRun) -> Answer:
     """An orphan run: nothing else is known of it."""
     return {
         "id": run.instance_id,

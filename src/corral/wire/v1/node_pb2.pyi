@@ -271,3 +271,25 @@ class SpoolAck(_message.Message):
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     def __init__(self, sequence: _Optional[int] = ...) -> None: ...
+
+class NodeCommand(_message.Message):
+    __slots__ = ("request_id", "words")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    WORDS_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    words: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, request_id: _Optional[str] = ..., words: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class NodeCommandResult(_message.Message):
+    __slots__ = ("request_id", "lines", "error_code", "error_message", "error_hint")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_HINT_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    lines: _containers.RepeatedScalarFieldContainer[str]
+    error_code: str
+    error_message: str
+    error_hint: str
+    def __init__(self, request_id: _Optional[str] = ..., lines: _Optional[_Iterable[str]] = ..., error_code: _Optional[str] = ..., error_message: _Optional[str] = ..., error_hint: _Optional[str] = ...) -> None: ...

@@ -47,6 +47,7 @@ from corral.controller.http.server.metrics import HttpMetrics
 from corral.controller.instances.drift_view import DriftView
 from corral.controller.instances.group_folder import GroupFolder
 from corral.controller.instances.instance_commands import InstanceCommands
+from corral.controller.instances.node_commands import NodeCommands
 from corral.controller.instances.plan_signals import PlanSignals
 from corral.controller.instances.start_identity import Repair
 from corral.controller.instances.workspace import Workspace
@@ -212,6 +213,10 @@ class InstanceControl(Protocol):
     @property
     def commands(self) -> InstanceCommands:
         """Sends lines into the input of instances."""
+
+    @property
+    def node_commands(self) -> NodeCommands:
+        """Asks nodes what they know themselves."""
 
     async def repair_numbers(self, actor: Actor) -> Repair:
         """Set the counter of starts by what the records use; audited."""

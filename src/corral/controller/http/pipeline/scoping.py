@@ -26,6 +26,7 @@ ANY: Final = "\0"
 """No name of a group or node: only a scope that names none, or all, covers it."""
 _CHANGES: Final = frozenset(
     {
+        Permission.COMMANDS_EXECUTE,
         Permission.DEPLOYMENTS_MANAGE,
         Permission.GROUPS_MANAGE,
         Permission.INSTANCES_MANAGE,
@@ -34,7 +35,7 @@ _CHANGES: Final = frozenset(
         Permission.NODES_SHUTDOWN,
     }
 )
-"""Permissions to change a group or node, which concerns all of its instances."""
+"""Permissions to change a group or node, or to ask it everything, which concerns all of its instances."""
 
 
 class Scoping(enum.Enum):
