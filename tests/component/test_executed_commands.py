@@ -13,6 +13,8 @@ from typing import Any
 
 import httpx
 import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from corral.controller.accounts.delegations import PREFIX
 from corral.testing.cluster import LocalCluster, LocalController
@@ -235,6 +237,47 @@ async def test_the_credential_of_a_command_is_worth_nothing_elsewhere(
             os.kill(each, signal.SIGKILL)
     assert asked.result().json()["error"]["code"] == "INTERNAL"
     assert len(leading.delegations) == 0
+
+
+async def test_universe_s_clients_get_lines_and_a_text_as_error(admin: httpx.AsyncClient) -> None:
+    done = (await admin.post("/api/commands/execute", json={"command": "cluster nodes -o name"})).json()
+    assert done == {"command": "cluster nodes -o name", "output": []}
+    failed = (await admin.post("/api/commands/execute", json={"command": "instances info x"})).json()
+    assert failed["error"] == "instance 'x' does not exist"
+    assert failed["output"][0] == "error: instance 'x' does not exist"
+    nowhere = await admin.post("/api/cluster/nodes/none/command", json={"command": "help"})
+    assert nowhere.status_code == 404
+
+
+@pytest.mark.trap("T25")
+async def test_universe_s_console_is_a_socket_of_lines_that_ends_with_its_rights(
+    controller: LocalController, admin: httpx.AsyncClient
+) -> None:
+    id, text = await with_role(admin, controller, "commands.execute", "roles.read")
+    _, weak = await with_role(admin, controller, "instances.read")
+    address = controller.url.replace("http", "ws", 1) + "/api/console"
+    with pytest.raises(InvalidStatus):
+        await connect(address, additional_headers={"Authorization": f"Bearer {weak}"}, proxy=None)
+    async with caller(controller, text) as own:
+        ticket = (await own.post("/api/v1/events/tickets")).json()["ticket"]
+    async with connect(f"{address}?ticket={ticket}", proxy=None) as socket:
+        await socket.send("role list -o name\n")
+        assert {await socket.recv() for _ in range(3)} == {"ADMIN", "OPERATOR", "VIEWER"}
+        await socket.send("  ")  # nothing, and nothing is answered
+        await socket.send("nod list")
+        assert await socket.recv() == "error: unknown command 'nod'"
+        await socket.send("node list")
+        assert (await socket.recv()) == "error: 'nodes.read' is not granted"
+        assert str(await socket.recv()).startswith("hint: ")
+        assert str(await socket.recv()).startswith("request: ")
+        await socket.send("x" * 5000)
+        assert "at most 4,095" in str(await socket.recv())
+        await socket.send(b"\x00\xff")
+        assert str(await socket.recv()).startswith("error: ")
+        assert (await admin.delete(f"/api/v1/tokens/{id}")).status_code == 204
+        with pytest.raises(ConnectionClosed) as closed:
+            await socket.recv()
+        assert "revoked" in str(closed.value)
 
 
 def read(pid: int, what: str) -> bytes:

@@ -72,6 +72,8 @@ WITHOUT_A_SUBJECT = {
     "GET /api/v1/cluster",
     "GET /api/v1/catalog",
     "POST /api/v1/commands/execute",
+    "POST /api/commands/execute",
+    "GET /api/console",
     "GET /api/v1/logs",
     "GET /api/v1/logs/stream",
     "GET /api/v1/templates",
@@ -252,6 +254,8 @@ def _subject_noun(route: Route) -> str | None:
             parameter,
             *_,
         ] if parameter.startswith("{"):
+            return noun
+        case ["", "api", "cluster", "nodes" as noun, _, *_]:
             return noun
     return None
 

@@ -54,6 +54,7 @@ OPEN_FAMILIES: dict[str, set[str]] = {
         "GET /api/v1/instances/{id}/console/stream",
         "GET /api/v1/instances/{id}/console/ws",
         "GET /api/v1/instances/{id}/files/archive",
+        "GET /api/console",
         "GET /api/v1/instances/{id}/files/content",
         "GET /api/v1/logs/stream",
         "GET /api/v1/templates/{group}/{name}/-/export",

@@ -67,6 +67,7 @@ from corral.controller.http.resources.templates import (
     template_versions,
     templates,
 )
+from corral.controller.http.resources.universe import commands as universe_commands
 from corral.controller.http.resources.why import why
 
 ROUTES: Final[tuple[Route, ...]] = with_description(
@@ -121,5 +122,6 @@ ROUTES: Final[tuple[Route, ...]] = with_description(
         *capabilities.ROUTES,
         *commands.ROUTES,
         *module_frontend.ROUTES,
+        *universe_commands.ROUTES,
     )
 )

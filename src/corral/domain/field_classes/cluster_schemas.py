@@ -62,6 +62,8 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     # controller.http.resources.instances.command_execution: made for the caller, with no more rights than it has
     "CommandOutput": fields(open="command output exit_code error module"),
     "CommandError": fields(open="code message hint field"),
+    # controller.http.resources.universe.commands
+    "UniverseOutput": fields(open="command output error"),
     # controller.http.resources.join_tokens
     "JoinTokenShape": fields(
         open="id node_id state replace labels created_at created_by expires_at used_at used_by revision",

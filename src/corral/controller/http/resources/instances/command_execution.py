@@ -8,6 +8,7 @@ needs what it declares, and `modules.use`, as its routes do.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -132,6 +133,8 @@ async def _module_command(
     words: list[str],
     attempt: Attempt,
 ) -> Mutation:
+    if not caller.access.allows(Permission.MODULES_USE) and caller.access.allows(Permission.COMMANDS_EXECUTE):
+        raise _unknown(words, runner.program.words if runner is not None else ())
     authorise(caller, Permission.MODULES_USE)
     match = _matched(services.modules, runner, words)
     authorise(caller, _declared(match.declaration))
@@ -163,7 +166,11 @@ def _matched(modules: Modules, runner: CommandRunner | None, words: list[str]) -
         if unknown.code is not Code.NOT_FOUND or runner is None:
             raise
         known = {*runner.program.words, *(declared.name for _, declared in commands.all())}
-        raise unknown_choice("command", words[0][:200], known, code=Code.NOT_FOUND) from None
+        raise _unknown(words, known) from None
+
+
+def _unknown(words: list[str], known: Iterable[str]) -> Rejected:
+    return unknown_choice("command", words[0][:200], known, code=Code.NOT_FOUND)
 
 
 async def _called(match: CommandMatch, asked: CommandRequest) -> CommandAnswer:

@@ -1,0 +1,158 @@
+"""Universe's commands: a line in, the lines that it prints out, by request and on a WebSocket. What they may do, and what
+is recorded of them, is as in our own routes."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from corral.controller.http.messages.call import ApiCall, NoQuery, TicketedQuery
+from corral.controller.http.messages.responses import ApiResponse
+from corral.controller.http.pipeline.attempts import Attempt, Attempts
+from corral.controller.http.pipeline.route_table import Once, Route, Socket, WriteText
+from corral.controller.http.pipeline.scoping import Scoping
+from corral.controller.http.resources.instances.command_execution import (
+    CommandOutput,
+    CommandServices,
+    execute,
+)
+from corral.controller.http.resources.instances.instances import CommandLine
+from corral.controller.http.resources.node_commands import NodeCommandServices, run_on_node
+from corral.controller.state.ledger import Mutation
+from corral.domain.permissions import Permission
+from corral.domain.records import AuditOutcome
+from corral.errors import CorralError
+
+_COST: Final = 10
+
+
+class UniverseOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a command printed."""
+
+    command: str
+    output: list[str]
+    error: str | None = None
+
+
+def _in_universe_form(mutation: Mutation) -> Mutation:
+    body = mutation.body
+    assert isinstance(body, CommandOutput)
+    shown = UniverseOutput(
+        command=body.command, output=_lines(body), error=body.error.message if body.error else None
+    )
+    return msgspec.structs.replace(mutation, body=shown)
+
+
+def _lines(body: CommandOutput) -> list[str]:
+    """With the error, which the command line prints itself."""
+    if body.error is None or any(body.error.message in line for line in body.output):
+        return body.output
+    return [*body.output, f"error: {body.error.message}"]
+
+
+async def execute_command(
+    services: CommandServices, call: ApiCall[CommandLine, NoQuery], attempt: Attempt
+) -> Mutation:
+    done = await execute(
+        services, caller=call.caller, line=call.body.command, request=call.request, attempt=attempt
+    )
+    return _in_universe_form(done)
+
+
+async def execute_on_node(
+    services: NodeCommandServices, call: ApiCall[CommandLine, NoQuery], attempt: Attempt
+) -> Mutation:
+    done = await run_on_node(
+        services, caller=call.caller, node=call.path["id"], line=call.body.command, attempt=attempt
+    )
+    return _in_universe_form(done)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsoleServices:
+    """The parts of a term that a console takes."""
+
+    commands: CommandServices
+    attempts: Attempts
+
+
+class UniverseConsole:
+    """A socket on which each message is a command, run one after the other, and each line that it prints a message."""
+
+    def __init__(self, services: ConsoleServices, call: ApiCall[None, TicketedQuery]) -> None:
+        self._services = services
+        self._call = call
+        self._write: asyncio.Future[WriteText] = asyncio.get_running_loop().create_future()
+
+    async def send_messages(self, write: WriteText) -> None:
+        """What is sent answers a message: see `receive`."""
+        self._write.set_result(write)
+        await asyncio.get_running_loop().create_future()
+
+    async def receive(self, text: str) -> bytes | None:
+        write = await self._write
+        line = text.rstrip("\r\n")
+        if not line.strip():
+            return None
+        try:
+            for each in await self._executed(line):
+                await write(each)
+        except CorralError as error:
+            return f"error: {error.message}".encode()
+        except msgspec.ValidationError:
+            return b"error: a command is one line of at most 4,095 characters"
+        return None
+
+    async def _executed(self, line: str) -> list[str]:
+        msgspec.convert({"command": line}, CommandLine)
+        services, caller = self._services, self._call.caller
+        attempt = services.attempts.attempt(
+            caller=caller, now=services.commands.setting.clock.now(), guard=None
+        )
+        async with attempt.concluded():
+            done = await execute(
+                services.commands, caller=caller, line=line, request=self._call.request, attempt=attempt
+            )
+            outcome = AuditOutcome.FAILED if done.failed else AuditOutcome.OK
+            await attempt.finish(answer=ApiResponse(), outcome=outcome, code=done.failed)
+        return _lines(done.body)
+
+
+async def open_console(services: ConsoleServices, call: ApiCall[None, TicketedQuery]) -> UniverseConsole:
+    return UniverseConsole(services, call)
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Once(
+        method="POST",
+        path="/api/commands/execute",
+        permission=Permission.SELF_READ,
+        summary="Universe: run a command of the command line (commands.execute), or of a module (modules.use)",
+        body=CommandLine,
+        response=UniverseOutput,
+        cost=_COST,
+        scope=Scoping.FILTERS,
+        handler=execute_command,
+    ),
+    Once(
+        method="POST",
+        path="/api/cluster/nodes/{id}/command",
+        permission=Permission.COMMANDS_EXECUTE,
+        summary="Universe: ask a node what only it can tell",
+        body=CommandLine,
+        response=UniverseOutput,
+        scope=Scoping.NODE,
+        handler=execute_on_node,
+    ),
+    Socket(
+        method="GET",
+        path="/api/console",
+        permission=Permission.COMMANDS_EXECUTE,
+        summary="Universe: a WebSocket on which messages are commands, and lines of output messages",
+        scope=Scoping.FILTERS,
+        handler=open_console,
+    ),
+)
