@@ -6,8 +6,10 @@ import asyncio
 import json
 import os
 import pathlib
+import shutil
 import signal
 import stat
+import tempfile
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -16,7 +18,8 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from corral.controller.accounts.delegations import PREFIX
+from corral.controller.accounts.delegations import PREFIX, Delegation
+from corral.domain.ids import CallerId
 from corral.testing.cluster import LocalCluster, LocalController
 from corral.testing.waiting import eventually
 
@@ -218,25 +221,43 @@ async def test_an_idempotency_key_runs_a_command_once(admin: httpx.AsyncClient) 
     assert again["error"]["code"] == "CONFLICT" or again["exit_code"] == 1
 
 
-async def test_the_credential_of_a_command_is_worth_nothing_elsewhere(
+async def test_the_credential_of_a_command_is_good_at_the_private_socket_while_it_runs_and_nowhere_else(
     controller: LocalController, admin: httpx.AsyncClient
 ) -> None:
     leading = controller.app.role.http_gate()
     assert leading is not None
+    me = (await admin.get("/api/v1/auth/me")).json()["token"]["id"]
+    uds = str(controller.app.config.data / "commands" / "api.sock")
+    here = pathlib.Path(tempfile.mkdtemp()) / "api.sock"
+    here.symlink_to(uds)  # a short path to the same socket
+    with leading.delegations.opened(Delegation(caller=CallerId(me), address="10.1.2.3")) as credential:
+        headers = {"Authorization": f"Bearer {credential}"}
+        transport = httpx.AsyncHTTPTransport(uds=str(here))
+        async with httpx.AsyncClient(base_url="http://x", headers=headers, transport=transport) as private:
+            assert (await private.get("/api/v1/nodes")).status_code == 200
+            async with caller(controller, credential) as public:
+                assert (await public.get("/api/v1/nodes")).status_code == 401
+    async with httpx.AsyncClient(
+        base_url="http://x", headers=headers, transport=httpx.AsyncHTTPTransport(uds=str(here))
+    ) as late:
+        assert (await late.get("/api/v1/nodes")).status_code == 401
+    shutil.rmtree(here.parent)
+    assert len(leading.delegations) == 0
+
+
+async def test_nobody_sees_the_credential_of_a_command(
+    controller: LocalController, admin: httpx.AsyncClient
+) -> None:
     async with asyncio.TaskGroup() as group:
         line = {"command": "node info none-such --wait ONLINE", "timeout_seconds": 60}
         asked = group.create_task(admin.post(EXECUTE, json=line))
-        await eventually(lambda: len(leading.delegations) == 1)
         child = await eventually(children)
         assert not any(
             PREFIX.encode() in read(each, what) for each in child for what in ("environ", "cmdline")
         )
-        async with caller(controller, PREFIX + "0" * 64) as stranger:
-            assert (await stranger.get("/api/v1/nodes")).status_code == 401
         for each in child:
             os.kill(each, signal.SIGKILL)
     assert asked.result().json()["error"]["code"] == "INTERNAL"
-    assert len(leading.delegations) == 0
 
 
 async def test_universe_s_clients_get_lines_and_a_text_as_error(admin: httpx.AsyncClient) -> None:
