@@ -70,6 +70,8 @@ def test_words_options_and_names_are_completed(shell: ShellTerminal, server: Sta
     shell.shows("web-1")
     shell.shows("web-2")
     shell.shows("corral> node info web-")
+    shell.press("\t")
+    shell.shows("corral> node info web-")
     shell.press("2\n")
     shell.shows("corral> ")
     assert server.requests[-1].path == "/api/v1/nodes/web-2"

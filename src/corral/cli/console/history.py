@@ -13,6 +13,7 @@ from corral.cli.api.context_store import default_path
 
 LINES_MAX: Final = 1000
 _LONGEST: Final = 4096
+_LARGEST: Final = 2 * LINES_MAX * _LONGEST
 _NAME: Final = "console_history"
 _SECRET: Final = re.compile(
     r"corral_|--(token|join|recovery-code|first-admin)\b(?!-)|--(var|set)\b|pass(word|wd|phrase)|secret|bearer|private.key|api.?key",
@@ -43,9 +44,8 @@ class History:
     def load(self) -> None:
         readline.clear_history()
         with contextlib.suppress(OSError):
-            readline.read_history_file(self._path)
-            while readline.get_current_history_length() > LINES_MAX:
-                readline.remove_history_item(0)
+            if os.path.getsize(self._path) <= _LARGEST:  # noqa: PTH202 - as there
+                readline.read_history_file(self._path)
         self.save()
 
     def add(self, line: str) -> None:
