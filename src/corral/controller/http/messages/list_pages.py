@@ -57,7 +57,8 @@ ListLimit = Annotated[
 Ids = Annotated[
     str,
     msgspec.Meta(
-        max_length=40_000,
+        max_length=4000,  # also encoded, and beside all other parameters, it fits into the head of a request
+        pattern=r"^[A-Za-z0-9._:/@,-]*(?!\n)$",
         description=f"Only these, separated by commas, at most {MOST_IDS}; one that does not exist is left out.",
     ),
 ]
@@ -69,7 +70,10 @@ SearchText = Annotated[
         "capital letters are the same.",
     ),
 ]
-Choices = tuple[Annotated[str, msgspec.Meta(max_length=200)], ...]
+Choices = Annotated[
+    tuple[Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[A-Z_,]*(?!\n)$")], ...],
+    msgspec.Meta(max_length=16),
+]
 """Several values of an enumeration, given several times or separated by commas: see `chosen`."""
 SortValue = str | int | float | None
 SORT: Final = (
