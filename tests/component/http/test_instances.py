@@ -354,3 +354,22 @@ async def test_of_a_hundred_creates_at_once_where_one_more_fits_exactly_one_succ
     assert sorted(answers) == [201] + [409] * 99
     found = (await client.get(INSTANCES, params={"live": True})).json()["items"]
     assert len(found) == 3
+
+
+async def test_where_an_instance_is_reached_can_be_set_until_its_next_start(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    record = await rig.instance()
+    path = f"/api/v1/instances/{record.id}"
+    before = (await client.get(path)).headers["etag"]
+    answer = await client.patch(path, json={"host_address": "play.example.org"}, headers={"If-Match": before})
+    assert (answer.status_code, answer.json()["host_address"]) == (200, "play.example.org")
+    registry = (await client.get("/api/v1/groups/lobby/registry")).json()
+    assert [each["address"] for each in registry["instances"]] == ["play.example.org"]
+    for wrong in ({"host_address": "0.0.0.0"}, {"host_address": "a b"}, {"port": 1}):
+        assert (await client.patch(path, json=wrong)).status_code == 400
+    assert (await client.patch(path, json={})).json()["host_address"] == "play.example.org"
+    (entry,) = await rig.audits("instances.update")
+    assert (entry["before"], entry["after"]) == ({"host_address": ""}, {"host_address": "play.example.org"})
+    await rig.report(record.id, state=InstanceState.STOPPED)
+    assert (await client.post(f"{path}/restart")).json()["host_address"] == ""

@@ -126,7 +126,7 @@ GROUP_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
             "id group node state wanted ready port ports pid players max_players metrics stage started_at "
             "ended_at exit plan_hash incarnation restarts runtime deployment_revision drift warm lost "
             "lost_at replaces moves replaced_by uptime_ms last_seen memory_mb static created_at decision "
-            "start_failure modules revision"
+            "start_failure modules host_address revision"
         ),
         text="reason",
         sensitive="variables",

@@ -259,6 +259,8 @@ class InstanceRecord(Record, frozen=True, kw_only=True):
     """The revision of its group that it was started by; 0: from before there were revisions."""
     retired_by: str = ""
     """The deployment that parts with it; empty: none does."""
+    host_address: str = ""
+    """Where this run is reached, as an operator has set it; empty: at the address of its node."""
 
 
 class Reservation(Record, frozen=True, kw_only=True):

@@ -80,9 +80,10 @@ async def get_registry(
     nowhere: list[str] = []
 
     def has_address(record: InstanceRecord) -> bool:
-        if not _address(state, record.node):
+        address = record.host_address or _address(state, record.node)
+        if not address:
             nowhere.append(record.id)
-        return bool(_address(state, record.node))
+        return bool(address)
 
     def shape(stored: StoredRecord[InstanceRecord]) -> RegistryInstance:
         record = stored.record
@@ -90,7 +91,7 @@ async def get_registry(
         return RegistryInstance(
             id=record.id,
             node=record.node,
-            address=_address(state, record.node),
+            address=record.host_address or _address(state, record.node),
             port=next((each.port for each in record.ports if each.name == PRIMARY), None),
             ports={each.name: each.port for each in record.ports},
             players=vital.players,

@@ -91,6 +91,7 @@ class InstanceShape(msgspec.Struct, frozen=True, kw_only=True):
     """Time of the last report about it, by its node, which may be gone since; of an ended one, its end."""
     memory_mb: int
     static: bool
+    host_address: str
     variables: dict[str, str]
     created_at: dt.datetime
     decision: str
@@ -149,6 +150,7 @@ def instance_shape(view: InstanceView, stored: StoredRecord[InstanceRecord]) -> 
         last_seen=_last_seen(view, record),
         memory_mb=record.memory_mb,
         static=group.record.spec.static if group else bool(record.home),
+        host_address=record.host_address,
         variables=record.variables,
         created_at=record.created_at,
         decision=record.decision,

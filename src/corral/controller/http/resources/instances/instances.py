@@ -134,13 +134,14 @@ def _started(
     )
 
 
-def _changing(
+def changing(
     view: InstanceView,
     instances: InstanceControl,
     call: ApiCall[Any, Any],
     action: str,
     change: Callable[[Workspace, str], InstanceRecord],
 ) -> Mutation:
+    """The mutation of a change of the instance in the path."""
     stored = view.state.instances.require(call.path["id"])
     ws = workspace(instances, call, action)
     changed = change(ws, stored.record.id)
@@ -166,7 +167,7 @@ def stop_instance(
     view: InstanceView, instances: InstanceControl, call: ApiCall[Why, AwaitStopped]
 ) -> Mutation:
     reason = _reason(call)
-    return _changing(
+    return changing(
         view,
         instances,
         call,
@@ -183,7 +184,7 @@ def kill_instance(view: InstanceView, instances: InstanceControl, call: ApiCall[
     reason = _reason(call)
     if call.query.dry_run:
         return _dry_kill(view, instances, call, reason)
-    return _changing(
+    return changing(
         view,
         instances,
         call,
@@ -206,7 +207,7 @@ def restart_instance(
     view: InstanceView, instances: InstanceControl, call: ApiCall[Why, AwaitRunning]
 ) -> Mutation:
     reason = _reason(call)
-    return _changing(
+    return changing(
         view,
         instances,
         call,
