@@ -241,6 +241,7 @@ class _ControllerStart:
             passwords=passwords,
             logs=self._logs,
             commands=self._commands,
+            holder=role.holder,
             leader=role.leader_http,
             clock=self._clock,
             entropy=self._entropy,

@@ -22,7 +22,7 @@ UPGRADE = {
 class Answered(NamedTuple):
     status: int
     code: str
-    """The error's; "" of an answer that is none, or has no body."""
+    """The error's; "a text" in place of one on Universe's paths; "" of an answer that is none, or has no body."""
     text: str
 
 
@@ -78,6 +78,8 @@ def _code(text: str) -> str:
         match json.loads(text):
             case {"error": {"code": str(code)}}:
                 return code
+            case {"error": str()}:
+                return "a text"
     return ""
 
 

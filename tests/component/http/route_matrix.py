@@ -78,9 +78,14 @@ WITHOUT_A_SUBJECT = {
     "GET /api/v1/logs/stream",
     "GET /api/v1/templates",
     "GET /api/v1/openapi.json",
+    "GET /api/node",
+    "GET /api/cluster/nodes",
 }
 """Routes that callers with any scope may use: they leave out what is outside, refuse it, or show nothing of any scope."""
 
+
+UNIVERSE = {"instances": "instances", "cluster": "nodes", "configurations": "groups"}
+"""What the nouns of Universe's paths are here."""
 
 UNSCOPED_RESOURCES = ("templates",)
 """What no group or node has for itself: permissions for it have to hold everywhere, whatever the path names; but for reads
@@ -255,8 +260,10 @@ def _subject_noun(route: Route) -> str | None:
             *_,
         ] if parameter.startswith("{"):
             return noun
-        case ["", "api", "cluster", "nodes" as noun, _, *_]:
-            return noun
+        case ["", "api", ("instances" | "configurations") as noun, parameter, *_] if parameter[:1] == "{":
+            return UNIVERSE[noun]
+        case ["", "api", "cluster" as noun, "nodes", _, *_]:
+            return UNIVERSE[noun]
     return None
 
 
@@ -300,7 +307,10 @@ def _authorised(request: Request, caller: MatrixCaller, permission: Permission) 
     if any(each.everywhere for each in having) or request.route.name in WITHOUT_A_SUBJECT:
         return Verdict.PASSES
     subject = request.subject
-    if request.route.method == "GET" and request.route.path.startswith("/api/v1/templates/{"):
+    if (
+        permission in (Permission.TEMPLATES_READ, Permission.TEMPLATES_CONTENT)
+        and "{name}" in request.route.path
+    ):
         return Verdict.NOT_THERE  # no group uses the template of the matrix
     if subject is None or permission.partition(".")[0] in UNSCOPED_RESOURCES:
         return Verdict.FORBIDDEN

@@ -20,7 +20,16 @@ async def test_the_probes_of_a_leader(client: httpx.AsyncClient, rig: Rig) -> No
     ready = {"status": "ready", "role": "leader", "epoch": rig.cluster.epoch, "notes": []}
     assert (await client.get("/ready")).json() == ready
     ping = (await client.get("/api/ping")).json()
-    assert ping == {"pong": True, "version": rig.setting.version, "cluster": rig.state.identity.id}
+    assert ping == {
+        "pong": True,
+        "version": rig.setting.version,
+        "build": rig.setting.build,
+        "cluster": rig.state.identity.id,
+        "status": "ok",
+        "nodeId": rig.setting.holder,
+        "clusterName": rig.state.identity.id,
+        "master": True,
+    }
 
 
 async def test_a_standby_lives_but_is_not_ready_and_answers_nothing_else(

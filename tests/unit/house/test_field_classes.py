@@ -31,6 +31,7 @@ ROOMS = pathlib.Path(__file__).resolve().parents[3] / "src" / "corral"
 SCHEMA_HINT = "give it a class in src/corral/domain/field_classes/{group,cluster}_schemas.py"
 UNTYPED = {
     "GET /api/v1/groups/{name}/document": "redacted by its handler, as a GroupSpec",
+    "GET /api/node/config": "secrets are taken out before the API gets it, and administrators alone read it",
     "GET /api/v1/schemas/group": "describes GroupSpec and holds no values",
 }
 """Routes whose answer has no schema, and why nothing of it is shown by accident."""

@@ -12,6 +12,7 @@ from corral.controller.http.meanings import explain_fields, explain_parameter
 from corral.controller.http.messages.call import NoQuery
 from corral.controller.http.messages.request import PATCH_TYPE
 from corral.controller.http.messages.responses import ApiResponse, ErrorShape, encode
+from corral.controller.http.messages.universe_errors import UniverseError, is_universe_path
 from corral.controller.http.messages.uploads import FILE, RAW_TYPES
 from corral.controller.http.openapi_events import DATA_TYPES, EVENT_MARK, event_frames
 from corral.controller.http.pipeline.api_context import CurrentTerm, ProcessContext
@@ -92,8 +93,9 @@ def describe(table: Sequence[Route]) -> OpenApiShape:
     routes = [route for route in table if not isinstance(route, Page)]
     types = {id(type): type for route in routes for type in _types(route)}
     types |= {id(type): type for type in DATA_TYPES.values()}
-    schemas, components = msgspec.json.schema_components([*types.values(), ErrorShape], ref_template=_REF)
-    by_type = dict(zip([*types, id(ErrorShape)], schemas, strict=True))
+    refusals = (ErrorShape, UniverseError)
+    schemas, components = msgspec.json.schema_components([*types.values(), *refusals], ref_template=_REF)
+    by_type = dict(zip([*types, *map(id, refusals)], schemas, strict=True))
     _write_tuples_as_lists(components)
     paths: dict[str, Any] = {}
     for route in routes:
@@ -138,7 +140,7 @@ def _add_classes(schemas: dict[str, Any], routes: Sequence[Route]) -> None:
 
 def shown_structs(routes: Sequence[Route]) -> set[type[msgspec.Struct]]:
     """The structures of all answers and messages, refusals and dry runs included."""
-    answers = [ErrorShape]
+    answers = [ErrorShape, UniverseError]
     for route in routes:
         answers += [
             route.response,
@@ -249,7 +251,8 @@ def _responses(route: Route, by_type: dict[int, Any]) -> dict[str, Any]:
         isinstance(route, CommitRoute) and route.creates
     ):
         good.add(201)
-    refused = {"description": "A refusal", "content": {_JSON: {"schema": by_type[id(ErrorShape)]}}}
+    error = UniverseError if is_universe_path(route.path) else ErrorShape
+    refused = {"description": "A refusal", "content": {_JSON: {"schema": by_type[id(error)]}}}
     answers = {str(status): _success(route, by_type) for status in sorted(good)}
     if isinstance(route, CommitRoute) and route.dry_run is not None:
         kinds = [
@@ -267,6 +270,8 @@ def _operation_id(route: Route) -> str:
 
 
 def _tag(route: Route) -> str:
+    if is_universe_path(route.path):
+        return "universe"
     words = route.path.removeprefix("/api/v1").strip("/").split("/")
     return words[0] if route.path.startswith("/api/v1") else "probes"
 

@@ -68,6 +68,9 @@ from corral.controller.http.resources.templates import (
     template_versions,
     templates,
 )
+from corral.controller.http.resources.universe import (
+    universe_controller,
+)
 from corral.controller.http.resources.universe import commands as universe_commands
 from corral.controller.http.resources.why import why
 
@@ -124,6 +127,7 @@ ROUTES: Final[tuple[Route, ...]] = with_description(
         *capabilities.ROUTES,
         *commands.ROUTES,
         *module_frontend.ROUTES,
+        *universe_controller.ROUTES,
         *universe_commands.ROUTES,
     )
 )

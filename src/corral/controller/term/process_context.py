@@ -6,13 +6,16 @@ import functools
 import ipaddress
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from corral.controller.accounts.passwords import Passwords
 from corral.controller.commands.command_process import CommandRunner
 from corral.controller.dashboard.site_files import Site, open_site
 from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.pipeline.browser_checks import AllowedHosts, BrowserChecks
+from corral.domain.urls import shown_text
 from corral.pki.keys import ClusterKey
 from corral.system.clock import Clock
 from corral.system.controller_config import ControllerConfig
@@ -29,6 +32,7 @@ def process_context(
     passwords: Passwords,
     logs: LogPort,
     commands: CommandRunner | None,
+    holder: str,
     leader: Callable[[], str],
     clock: Clock,
     entropy: Entropy,
@@ -52,8 +56,20 @@ def process_context(
         commands=commands,
         scheme=config.http.scheme,
         leader=leader,
+        holder=holder,
+        configuration=_without_secrets(msgspec.to_builtins(config, enc_hook=str)),
+        began=clock.monotonic(),
         instances_are_root=config.instances.development and os.geteuid() == 0,
     )
+
+
+def _without_secrets(value: Any) -> Any:
+    """Plain values with each address in them as by `shown_url`: users and passwords are part of some."""
+    if isinstance(value, dict):
+        return {key: _without_secrets(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_without_secrets(each) for each in value]
+    return shown_text(value) if isinstance(value, str) else value
 
 
 def site_for(oidc: OidcLogin | None) -> Site:

@@ -30,6 +30,7 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     # controller.http.messages.responses
     "DocumentError": fields(open="code path group field", text="message hint"),
     "ErrorShape": fields(open="error"),
+    "UniverseError": fields(text="error"),
     "ErrorDetail": fields(open="code status field errors digest", text="message hint"),
     # controller.http.openapi
     "OpenApiShape": fields(open="openapi info paths components"),
@@ -155,7 +156,7 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     # controller.http.resources.probes
     "HealthShape": fields(open="status"),
     "ReadyShape": fields(open="status role epoch notes"),
-    "PingShape": fields(open="pong version cluster"),
+    "PingShape": fields(open="pong version build cluster status node_id cluster_name master"),
     # controller.http.resources.tokens
     "LoginShape": fields(
         open="user display_name session kind expires_at recovery_codes_left return_path",
@@ -234,4 +235,20 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     # modules.archive.compatibility
     "Finding": fields(open="code field", text="message hint"),
     "RequirementView": fields(open="id version_range optional state provider provider_version"),
+    # controller.http.resources.universe
+    "UniverseController": fields(
+        open="id cluster_name version master address port api_port uptime_ms system",
+    ),
+    "UniverseSystem": fields(
+        open="available_processors system_load_average free_memory total_memory max_memory",
+    ),
+    "UniverseNode": fields(open="id name address port local resources"),
+    "UniverseNodeDetail": fields(open="instances"),
+    "UniverseResources": fields(open="used_ram_mb used_cpu"),
+    "UniverseInstance": fields(
+        open=(
+            "id configuration_name wrapper_node_id host_address allocated_port state last_heartbeat "
+            "process_pid allocated_ram_mb allocated_cpu runtime"
+        ),
+    ),
 }

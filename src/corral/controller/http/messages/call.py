@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -38,6 +39,8 @@ GivenText = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX, patte
 
 B = TypeVar("B")
 Q = TypeVar("Q")
+OtherB = TypeVar("OtherB")
+OtherQ = TypeVar("OtherQ")
 
 
 class RequestBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -127,6 +130,16 @@ class ApiCall(Generic[B, Q]):
     """The body as it was sent, where it was read whole: a document is kept as it was written."""
     http: HttpRequest | None = None
     """The request itself, for cookies and the agent of a browser."""
+
+    def with_body(self, body: OtherB) -> ApiCall[OtherB, Q]:
+        """The same request with another body: that of the route whose handler answers it."""
+        changed: ApiCall[Any, Q] = self
+        return dataclasses.replace(changed, body=body)
+
+    def with_query(self, query: OtherQ) -> ApiCall[B, OtherQ]:
+        """The same with another query."""
+        changed: ApiCall[B, Any] = self
+        return dataclasses.replace(changed, query=query)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

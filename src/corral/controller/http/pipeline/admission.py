@@ -194,8 +194,7 @@ class RouteAdmission:
         permission = self._route.permission
         assert isinstance(permission, Permission), "only probes are public"
         authorise(caller, permission)
-        path = request.scope.get("path_params", {})
-        check_scope(self._scoping, caller.access, permission, leading.state, path)
+        check_scope(self._scoping, caller.access, permission, leading.state, self.path(request))
 
     def _as_of_now(self, leading: TermContext, caller: Caller, request: HttpRequest) -> Caller:
         """The caller once more, after its body has come, which may have taken a while. UNAUTHENTICATED, FORBIDDEN."""
@@ -222,6 +221,14 @@ class RouteAdmission:
         limit: int = query.limit
         extra: int = getattr(query, "extra_cost", 0)
         return self._route.cost + limit // each + extra
+
+    def path(self, request: HttpRequest) -> Mapping[str, str]:
+        """The parameters of the path."""
+        found: Mapping[str, str] = request.scope.get("path_params", {})
+        lowered = self._route.lowered
+        if not lowered:
+            return found
+        return {name: text.lower() if name in lowered else text for name, text in found.items()}
 
     def query(self, request: HttpRequest) -> Any:
         return self._query.decode(request.query)
@@ -252,10 +259,9 @@ class RouteAdmission:
     def _call(
         self, caller: Caller, request: HttpRequest, body: Any, now: dt.datetime, raw: bytes = b""
     ) -> ApiCall[Any, Any]:
-        path: Mapping[str, str] = request.scope.get("path_params", {})
         return ApiCall(
             caller=caller,
-            path=path,
+            path=self.path(request),
             body=body,
             query=self.query(request),
             now=now,

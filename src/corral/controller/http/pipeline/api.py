@@ -20,6 +20,7 @@ from corral.controller.http.messages.responses import (
     refusal,
     send_answer,
 )
+from corral.controller.http.messages.universe_errors import in_universe_form, is_universe_path
 from corral.controller.http.pipeline.admission import RouteAdmission
 from corral.controller.http.pipeline.api_context import CurrentTerm, ProcessContext
 from corral.controller.http.pipeline.mutation_servers import (
@@ -79,6 +80,8 @@ _NOUNS: Final = {
     "/api/v1/instances/{id}": "instance",
     "/api/v1/nodes/{id}": "node",
     "/api/v1/modules/{id}": "module",
+    "/api/instances/{id}": "instance",
+    "/api/cluster/nodes/{id}": "node",
 }
 """The id in these paths is bound to log records."""
 _LONGEST_ID: Final = 80
@@ -144,7 +147,8 @@ class Api:
             self._setting.browsers.check(request)
         except Rejected as refused:
             error = refused
-        await send_answer(request, refusal(error))
+        answer = refusal(error)
+        await send_answer(request, in_universe_form(answer) if is_universe_path(request.path) else answer)
         self._setting.metrics.answered(
             method="(any)", route=_UNROUTED, status=error.code.status, seconds=None
         )
@@ -165,6 +169,7 @@ class Endpoint:
         self, *, path: str, routes: Sequence[Route], setting: ProcessContext, gate: CurrentTerm
     ) -> None:
         self._path = path
+        self._universe = is_universe_path(path)
         self._noun = next((noun for start, noun in _NOUNS.items() if path.startswith(start)), None)
         self._setting = setting
         self._routes = {route.method: route for route in routes}
@@ -191,6 +196,8 @@ class Endpoint:
 
     async def _serve(self, request: HttpRequest, began: float) -> None:
         answer = await self._guarded(request)
+        if answer is not None and self._universe:
+            answer = in_universe_form(answer, route=f"{request.method} {self._path}")
         if answer is not None:
             await send_answer(request, answer)
         self._count(request, answer, time.perf_counter() - began)

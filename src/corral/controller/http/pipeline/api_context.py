@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+import hashlib
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -124,6 +125,18 @@ class ProcessContext:
     leader: Callable[[], str] = lambda: ""
     """The address of the leader's API, as far as it is known here."""
     version: str = VERSION
+    holder: str = ""
+    """The name of this controller, under which it holds the lease when it leads."""
+    configuration: Mapping[str, Any] = field(default_factory=dict)
+    """In effect, without secrets."""
+    began: float = 0.0
+    """By the monotonic clock."""
+
+    @property
+    def build(self) -> str:
+        """Differs between two programs that serve different pages, also under one version."""
+        names = ",".join(sorted(self.site.assets))
+        return hashlib.sha256(f"{self.version},{names}".encode()).hexdigest()[:12]
 
     def not_leading(self) -> Retryable:
         """The NOT_LEADER error, with the address of the leader where it is known."""

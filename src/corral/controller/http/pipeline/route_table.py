@@ -165,6 +165,8 @@ class Route:
     """How it regards the scope of its caller; None: as its path says, see `scoping_of`."""
     rest: bool = False
     """The last parameter takes the rest of the path, slashes included."""
+    lowered: frozenset[str] = frozenset()
+    """Parameters of the path that are read in small letters: names of Universe's may have capitals, ours have none."""
     browser: bool = False
     """Answered to browsers before their caller is known, as login and the pages of the dashboard are: only under a
     `Host` that is allowed."""

@@ -62,6 +62,9 @@ _SUBJECTS: Final[Mapping[str, tuple[Scoping, str]]] = {
     "/api/v1/nodes/{id}": (Scoping.NODE, "id"),
     "/api/v1/deployments/{id}": (Scoping.DEPLOYMENT, "id"),
     "/api/v1/crashes/{id}": (Scoping.CRASH, "id"),
+    "/api/configurations/{name}": (Scoping.GROUP, "name"),
+    "/api/instances/{id}": (Scoping.INSTANCE, "id"),
+    "/api/cluster/nodes/{id}": (Scoping.NODE, "id"),
 }
 
 

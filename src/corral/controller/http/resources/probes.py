@@ -30,10 +30,17 @@ class ReadyShape(msgspec.Struct, frozen=True, kw_only=True):
     """Limitations of a controller that serves: what it does without, and why."""
 
 
-class PingShape(msgspec.Struct, frozen=True, kw_only=True):
+class PingShape(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """`status`, `node_id`, `cluster_name` and `master` are Universe's names."""
+
     pong: bool
     version: str
+    build: str
     cluster: str | None
+    status: str
+    node_id: str
+    cluster_name: str | None
+    master: bool
 
 
 async def health(setting: ProcessContext, gate: CurrentTerm) -> ApiResponse:
@@ -90,7 +97,18 @@ def notes_of(setting: ProcessContext, state: ClusterState, modules: Modules, nod
 async def ping(setting: ProcessContext, gate: CurrentTerm) -> ApiResponse:
     leading = gate()
     cluster = leading.state.identity.id if leading else None
-    return shaped(PingShape(pong=True, version=setting.version, cluster=cluster))
+    return shaped(
+        PingShape(
+            pong=True,
+            version=setting.version,
+            build=setting.build,
+            cluster=cluster,
+            status="ok",
+            node_id=setting.holder,
+            cluster_name=cluster,
+            master=leading is not None,
+        )
+    )
 
 
 async def metrics(setting: ProcessContext, gate: CurrentTerm) -> ApiResponse:
