@@ -80,6 +80,8 @@ WITHOUT_A_SUBJECT = {
     "GET /api/v1/openapi.json",
     "GET /api/node",
     "GET /api/cluster/nodes",
+    "GET /api/instances",
+    "POST /api/instances",
 }
 """Routes that callers with any scope may use: they leave out what is outside, refuse it, or show nothing of any scope."""
 

@@ -62,6 +62,7 @@ OPEN_FAMILIES: dict[str, set[str]] = {
         "GET /api/v1/templates/{group}/{name}/-/files/{path}",
         "GET /api/v1/templates/{name}/-/export",
         "GET /api/v1/templates/{name}/-/files/{path}",
+        "GET /api/instances/{id}/live-log",
     },
 }
 """Everything that answers without a credential in a header, in the six families that may."""

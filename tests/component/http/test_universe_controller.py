@@ -104,6 +104,16 @@ async def test_a_reload_reports_by_file(cluster: LocalCluster, scratch: pathlib.
     assert ("bad", "colour") in [(each["group"], each["field"]) for each in report["errors"]]
 
 
+async def test_a_repeated_failure_is_told_in_the_same_form(client: httpx.AsyncClient, rig: Rig) -> None:
+    record = await rig.instance()
+    rig.sessions.links["node-1"].refuse_commands = "NOT_RUNNING"  # type: ignore[index]
+    asked = {"json": {"command": "x"}, "headers": {"Idempotency-Key": "k"}}
+    path = f"/api/instances/{record.id}/execute"
+    first, second = [await client.post(path, **asked) for _ in range(2)]  # type: ignore[arg-type]
+    assert refusal(first) == refusal(second)
+    assert first.status_code == 409
+
+
 @pytest.mark.parametrize("path", ["/api/instances/x/live-log", "/api/node"])
 async def test_a_refused_handshake_is_a_text_too(rig: Rig, path: str) -> None:
     async with kept_connection(rig) as connection:

@@ -140,7 +140,7 @@ def _add_classes(schemas: dict[str, Any], routes: Sequence[Route]) -> None:
 
 def shown_structs(routes: Sequence[Route]) -> set[type[msgspec.Struct]]:
     """The structures of all answers and messages, refusals and dry runs included."""
-    answers = [ErrorShape, UniverseError]
+    answers: list[Any] = [ErrorShape, UniverseError]
     for route in routes:
         answers += [
             route.response,

@@ -69,7 +69,9 @@ from corral.controller.http.resources.templates import (
     templates,
 )
 from corral.controller.http.resources.universe import (
+    universe_consoles,
     universe_controller,
+    universe_instances,
 )
 from corral.controller.http.resources.universe import commands as universe_commands
 from corral.controller.http.resources.why import why
@@ -129,5 +131,7 @@ ROUTES: Final[tuple[Route, ...]] = with_description(
         *module_frontend.ROUTES,
         *universe_controller.ROUTES,
         *universe_commands.ROUTES,
+        *universe_instances.ROUTES,
+        *universe_consoles.ROUTES,
     )
 )

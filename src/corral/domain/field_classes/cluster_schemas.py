@@ -251,4 +251,7 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
             "process_pid allocated_ram_mb allocated_cpu runtime"
         ),
     ),
+    "UniverseMessage": fields(open="message"),
+    "UniverseLifecycle": fields(open="message instance"),
+    "UniverseLog": fields(open="instance_id lines total_lines requested_lines"),
 }

@@ -1,0 +1,238 @@
+"""Universe's instances: list, create, stop, forget, change, lifecycle, commands."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from corral.controller.consoles.service import Consoles
+from corral.controller.http.messages.call import ApiCall, NoQuery, Query, RequestBody
+from corral.controller.http.pipeline.api_context import InstanceControl
+from corral.controller.http.pipeline.attempts import Attempt
+from corral.controller.http.pipeline.route_table import Mutate, Once, Read, Route
+from corral.controller.http.pipeline.scoping import Scoping
+from corral.controller.http.resources.instances.instance_changes import AwaitRunning, placing
+from corral.controller.http.resources.instances.instance_patches import (
+    HostAddress,
+    InstancePatch,
+    patch_instance,
+)
+from corral.controller.http.resources.instances.instance_schemas import InstanceView
+from corral.controller.http.resources.instances.instances import (
+    CommandLine,
+    NewInstance,
+    Why,
+    remove_instance,
+    restart_instance,
+    send_command,
+    start_instance,
+    stop_instance,
+    the_instance,
+)
+from corral.controller.http.resources.universe.universe_schemas import (
+    UniverseInstance,
+    UniverseLifecycle,
+    UniverseMessage,
+    as_universe,
+    is_listed,
+    universe_instance,
+    universe_name,
+)
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.ledger import Mutation
+from corral.domain.groups.instance_records import live
+from corral.domain.instance_states import Wanted
+from corral.domain.permissions import Permission
+
+_AT_ONCE: Final = 500
+"""Instances that are shown in one turn of the loop."""
+_COST: Final = 5
+
+Target = Literal["start", "stop", "restart"]
+
+
+class UniverseNewInstance(RequestBody, frozen=True, kw_only=True, rename=universe_name):
+    configuration_name: Annotated[str, msgspec.Meta(max_length=63)]
+
+
+class UniverseInstancePatch(RequestBody, frozen=True, kw_only=True, rename=universe_name):
+    host_address: HostAddress | UnsetType = UNSET
+
+
+class LifecycleQuery(Query, frozen=True, kw_only=True):
+    target: Target
+
+
+async def list_instances(view: InstanceView, call: ApiCall[None, NoQuery]) -> list[UniverseInstance]:
+    access = call.caller.access
+    found = []
+    for number, stored in enumerate(sorted(view.state.instances, key=lambda each: each.record.id), start=1):
+        record = stored.record
+        if is_listed(record, call.now) and access.allows_on_instance(
+            Permission.INSTANCES_READ, record.group, record.node
+        ):
+            found.append(universe_instance(view, stored))
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)  # others have their turn
+    return found
+
+
+async def get_instance(view: InstanceView, call: ApiCall[None, NoQuery]) -> UniverseInstance:
+    return universe_instance(view, view.state.instances.require(call.path["id"]))
+
+
+def create_instance(
+    view: InstanceView, instances: InstanceControl, call: ApiCall[UniverseNewInstance, NoQuery]
+) -> Mutation:
+    asked = NewInstance(group=call.body.configuration_name.lower())
+    mutation = start_instance(view, instances, call.with_body(asked).with_query(AwaitRunning()))
+    return msgspec.structs.replace(mutation, body=as_universe(view.state, mutation.body))
+
+
+def delete_instance(view: InstanceView, instances: InstanceControl, call: ApiCall[None, NoQuery]) -> Mutation:
+    record = view.state.instances.require(call.path["id"]).record
+    if live(record.state):
+        mutation = stop_instance(view, instances, _with_reason(call))
+        text = f"instance '{record.id}' is being stopped"
+    else:
+        mutation = remove_instance(view.state, instances, call)
+        text = f"instance '{record.id}' had ended and is forgotten"
+    return msgspec.structs.replace(mutation, body=UniverseMessage(message=text), status=200)
+
+
+def _with_reason(call: ApiCall[Any, Any]) -> ApiCall[Why, Any]:
+    """The same request as one of ours, which may give a reason."""
+    return call.with_body(Why())
+
+
+def change_instance(
+    view: InstanceView, instances: InstanceControl, call: ApiCall[UniverseInstancePatch, NoQuery]
+) -> Mutation:
+    patch = InstancePatch(host_address=call.body.host_address)
+    mutation = patch_instance(view, instances, call.with_body(patch))
+    return msgspec.structs.replace(mutation, body=as_universe(view.state, mutation.body))
+
+
+def change_lifecycle(
+    view: InstanceView, instances: InstanceControl, call: ApiCall[None, LifecycleQuery]
+) -> Mutation:
+    record = view.state.instances.require(call.path["id"]).record
+    asked, id = _with_reason(call), record.id
+    match call.query.target:
+        case "stop" if live(record.state):
+            mutation, text = stop_instance(view, instances, asked), f"instance '{id}' is being stopped"
+        case "stop":
+            mutation, text = stop_instance(view, instances, asked), f"instance '{id}' had ended already"
+        case "start" if live(record.state) and record.wanted is Wanted.RUN:
+            return Mutation(
+                action="instances.restart",
+                subject=id,
+                steps=(),
+                body=UniverseLifecycle(
+                    message=f"instance '{id}' runs already, or is about to",
+                    instance=universe_instance(view, view.state.instances.require(id)),
+                ),
+            )
+        case "start":
+            mutation, text = restart_instance(view, instances, asked), f"instance '{id}' is being started"
+        case "restart":
+            mutation, text = restart_instance(view, instances, asked), f"instance '{id}' is being restarted"
+    shown = as_universe(view.state, mutation.body)
+    return msgspec.structs.replace(mutation, body=UniverseLifecycle(message=text, instance=shown))
+
+
+async def execute(
+    state: ClusterState,
+    instances: InstanceControl,
+    consoles: Consoles,
+    call: ApiCall[CommandLine, NoQuery],
+    attempt: Attempt,
+) -> Mutation:
+    mutation = await send_command(state, instances, consoles, call, attempt)
+    text = f"the command is in the input of instance '{mutation.subject}'"
+    return msgspec.structs.replace(mutation, body=UniverseMessage(message=text))
+
+
+_ALL: Final = "/api/instances"
+_ONE: Final = f"{_ALL}/{{id}}"
+_ID: Final = frozenset({"id"})
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Read(
+        method="GET",
+        path=_ALL,
+        permission=Permission.INSTANCES_READ,
+        scope=Scoping.FILTERS,
+        summary="List instances: those that live, and for some seconds those that have ended",
+        response=list[UniverseInstance],
+        handler=list_instances,
+        cost=_COST,
+    ),
+    Mutate(
+        method="POST",
+        path=_ALL,
+        permission=Permission.INSTANCES_MANAGE,
+        scope=Scoping.FILTERS,
+        summary="Create an instance of a configuration",
+        body=UniverseNewInstance,
+        response=UniverseInstance,
+        status=201,
+        handler=create_instance,
+        turn=placing,
+    ),
+    Read(
+        method="GET",
+        path=_ONE,
+        permission=Permission.INSTANCES_READ,
+        summary="Show an instance",
+        response=UniverseInstance,
+        handler=get_instance,
+        lowered=_ID,
+    ),
+    Mutate(
+        method="DELETE",
+        path=_ONE,
+        permission=Permission.INSTANCES_MANAGE,
+        summary="Stop an instance by its ladder, or forget one that has ended",
+        response=UniverseMessage,
+        handler=delete_instance,
+        revises=the_instance,
+        lowered=_ID,
+    ),
+    Mutate(
+        method="PATCH",
+        path=_ONE,
+        permission=Permission.INSTANCES_MANAGE,
+        summary="Change where an instance is reached",
+        body=UniverseInstancePatch,
+        response=UniverseInstance,
+        handler=change_instance,
+        revises=the_instance,
+        lowered=_ID,
+    ),
+    Mutate(
+        method="PATCH",
+        path=f"{_ONE}/lifecycle",
+        permission=Permission.INSTANCES_MANAGE,
+        summary="Start, stop or restart an instance",
+        query=LifecycleQuery,
+        response=UniverseLifecycle,
+        handler=change_lifecycle,
+        revises=the_instance,
+        turn=placing,
+        lowered=_ID,
+    ),
+    Once(
+        method="POST",
+        path=f"{_ONE}/execute",
+        permission=Permission.INSTANCES_COMMAND,
+        summary="Put a line into the input of an instance",
+        body=CommandLine,
+        response=UniverseMessage,
+        handler=execute,
+        lowered=_ID,
+    ),
+)
