@@ -74,6 +74,8 @@ FILE_CHANGES: Final = "file-changes"
 otherwise files are only read, in parts. Needs DATA and FILES."""
 NODE_COMMANDS: Final = "node-commands"
 """The node answers commands about itself; otherwise it is not asked."""
+NOT_READY: Final = "not-ready"
+"""A workload may also report that it is not ready any more; otherwise that is refused. Needs WORKLOAD."""
 
 FEATURES: Final = (
     BATCH,
@@ -95,6 +97,7 @@ FEATURES: Final = (
     DRAIN,
     FILE_CHANGES,
     NODE_COMMANDS,
+    NOT_READY,
 )
 
 
@@ -140,6 +143,8 @@ class PeerSupport(msgspec.Struct, frozen=True, kw_only=True):
     """Files of instances are written, and sent whole."""
     node_commands: bool = False
     """Commands that the node answers from what it knows itself."""
+    not_ready: bool = False
+    """A workload's report that it is not ready any more."""
 
 
 def support_of(named: Iterable[str]) -> PeerSupport:
@@ -165,4 +170,5 @@ def support_of(named: Iterable[str]) -> PeerSupport:
         drain=DRAIN in known,
         file_changes=data and FILES in known and FILE_CHANGES in known,
         node_commands=NODE_COMMANDS in known,
+        not_ready=NOT_READY in known,
     )

@@ -226,8 +226,13 @@ async def workloads(rig: Rig) -> list[MatrixCaller]:
     game, proxy, ended = await rig.instance("lobby"), await rig.instance("gate"), await rig.instance("lobby")
     await rig.report(ended.id, state=InstanceState.STOPPED)
     return [
-        MatrixCaller(name="workload", headers=bearer(token_of(rig, game)), run_of="game"),
-        MatrixCaller(name="workload of a proxy", headers=bearer(token_of(rig, proxy)), run_of="proxy"),
+        MatrixCaller(name="workload", headers=bearer(token_of(rig, game)), run_of="game", instance=game.id),
+        MatrixCaller(
+            name="workload of a proxy",
+            headers=bearer(token_of(rig, proxy)),
+            run_of="proxy",
+            instance=proxy.id,
+        ),
         MatrixCaller(name="workload that has ended", headers=bearer(token_of(rig, ended))),
     ]
 

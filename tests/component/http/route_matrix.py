@@ -88,6 +88,8 @@ WITHOUT_A_SUBJECT = {
 
 UNIVERSE = {"instances": "instances", "cluster": "nodes", "configurations": "groups"}
 """What the nouns of Universe's paths are here."""
+BY_ITSELF = ("PUT /api/instances/{id}/state",)
+"""Changes that an instance may make, too: of itself."""
 
 UNSCOPED_RESOURCES = ("templates",)
 """What no group or node has for itself: permissions for it have to hold everywhere, whatever the path names; but for reads
@@ -162,6 +164,8 @@ class MatrixCaller:
     """None: it is nobody, whatever it sends."""
     run_of: str = ""
     """The category of the group whose run it is: a workload."""
+    instance: str = ""
+    """Of a workload: its id."""
     foreign_host: bool = False
     """It names another host than ours."""
     foreign_page: bool = False
@@ -295,6 +299,9 @@ def expected(request: Request, caller: MatrixCaller) -> Verdict:
         raise LookupError(f"{route.name} asks for {route.permission}, which nobody is known to have")
     if caller.run_of and isinstance(route, ProxyRead):
         return Verdict.PASSES if caller.run_of == "proxy" else Verdict.FORBIDDEN
+    if caller.run_of and route.name in BY_ITSELF:
+        own = request.subject is not None and request.subject.id == caller.instance
+        return Verdict.PASSES if own else Verdict.FORBIDDEN
     if caller.granted is None or (caller.ticket_for is not None and not route.ticketed):
         return Verdict.UNKNOWN_CALLER
     return _authorised(request, caller, route.permission)

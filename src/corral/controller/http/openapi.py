@@ -282,7 +282,7 @@ def _security(route: Route) -> list[dict[str, list[str]]]:
     if route.permission is WORKLOAD:
         return [{"workload": []}]
     schemes: list[dict[str, list[str]]] = [{"token": []}]
-    if isinstance(route, ProxyRead):
+    if isinstance(route, ProxyRead) or (isinstance(route, Act) and route.by_itself is not None):
         schemes.append({"workload": []})
     if route.ticketed:
         schemes.append({"ticket": []})

@@ -72,6 +72,7 @@ from corral.controller.http.resources.universe import (
     universe_consoles,
     universe_controller,
     universe_instances,
+    universe_states,
 )
 from corral.controller.http.resources.universe import commands as universe_commands
 from corral.controller.http.resources.why import why
@@ -132,6 +133,7 @@ ROUTES: Final[tuple[Route, ...]] = with_description(
         *universe_controller.ROUTES,
         *universe_commands.ROUTES,
         *universe_instances.ROUTES,
+        *universe_states.ROUTES,
         *universe_consoles.ROUTES,
     )
 )

@@ -11,10 +11,11 @@ from corral.controller.workload.tokens import WorkloadRun, WorkloadTokens
 from corral.controller.workload.vitals import Vitals
 from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import NodeId
-from corral.errors import Code, Retryable
+from corral.errors import Code, Rejected, Retryable
 from corral.store.port import Commit
 from corral.system.aio.token_bucket import TokenBuckets
 from corral.system.clock import Clock
+from corral.wire.features import PeerSupport
 from corral.wire.v1.instance_pb2 import WorkloadReport
 from corral.wire.v1.link_pb2 import ControllerMessage
 
@@ -22,8 +23,18 @@ _PER_MINUTE: Final = 1200
 """Each report is forwarded to a node: one workload must not fill its link."""
 
 
+class LinkFacts(Protocol):
+    """What is known of the session."""
+
+    @property
+    def supports(self) -> PeerSupport: ...
+
+
 class Link(Protocol):
     """The part of a node's session that is used here."""
+
+    @property
+    def facts(self) -> LinkFacts: ...
 
     def send(self, message: ControllerMessage, /) -> bool: ...
 
@@ -81,6 +92,20 @@ class Workloads:
         record = self._record(run)
         self._report(record, WorkloadReport(ready=True))
         self.vitals.ready(record.id, record.incarnation)
+
+    def report_not_ready(self, run: WorkloadRun) -> None:
+        """The workload is not ready until it reports that it is. NODE_OFFLINE as above, and for a node that does not know
+        such reports."""
+        record = self._record(run)
+        link = self._links.find(record.node)
+        if link is not None and not link.facts.supports.not_ready:
+            raise Rejected(
+                Code.CONFLICT,
+                f"the daemon of node '{record.node}' does not know such a report yet",
+                hint="update it",
+            )
+        self._report(record, WorkloadReport(not_ready=True))
+        self.vitals.not_ready(record.id, record.incarnation)
 
     def report_players(self, run: WorkloadRun, *, count: int, maximum: int) -> None:
         """The number of players, and the maximum; 0 for an unknown maximum."""

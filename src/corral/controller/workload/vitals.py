@@ -91,6 +91,9 @@ class Vitals:
     def ready(self, id: str, incarnation: int) -> None:
         self._change(id, incarnation, ready=True)
 
+    def not_ready(self, id: str, incarnation: int) -> None:
+        self._change(id, incarnation, ready=False)
+
     def stage(self, id: str, incarnation: int, stage: str, waits_for: str = "") -> None:
         """The stage a start has reached, and what it waits for there; no stage: it runs, and is not ready
         yet."""

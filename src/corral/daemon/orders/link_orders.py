@@ -191,6 +191,8 @@ class LinkOrders:
         report = message.workload_report
         if report.ready:
             self._supervisor.workload_reported_ready(report.instance_id, report.incarnation)
+        if report.not_ready:
+            self._supervisor.workload_reported_not_ready(report.instance_id, report.incarnation)
         if report.players_known:
             players = counted(report.player_count, report.max_players)
             self._supervisor.workload_reported_players(report.instance_id, report.incarnation, players)

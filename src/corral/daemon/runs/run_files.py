@@ -213,6 +213,18 @@ class RunFiles:
     def is_waiting(self) -> bool:
         return (self.directory / "waiting").exists()
 
+    def mark_withheld(self, withheld: bool) -> None:
+        """By its own word it is not ready: a later daemon does not take it for ready either. Not flushed, as above."""
+        mark = self.directory / "withheld"
+        with contextlib.suppress(OSError):
+            if withheld:
+                mark.touch(0o600)
+            else:
+                mark.unlink(missing_ok=True)
+
+    def is_withheld(self) -> bool:
+        return (self.directory / "withheld").exists()
+
     def mark_players(self, online: int, most: int) -> None:
         """The players as the workload counts them. Not flushed, as above."""
         with contextlib.suppress(OSError):  # then a later daemon does not know them until the next report

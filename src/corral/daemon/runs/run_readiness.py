@@ -181,7 +181,9 @@ class RunReadiness:
         self._services = services
         self._run = run
         self.ready = False
-        """Can it be used?"""
+        """Can it be used? It was found ready, and has not reported since then that it is not."""
+        self._found = False
+        self._withheld = False
         self.players: PlayerCount | None = None
         """As its probe counted them last; None: unknown."""
         self.reported_players: PlayerCount | None = None
@@ -195,11 +197,12 @@ class RunReadiness:
         order, files = self._run.order, self._run.files
         if (known := files.players()) is not None:
             self.reported_players = counted(*known)
+        self._withheld = files.is_withheld()
         if order.probes:
-            self.ready = files.was_ready()
-            return InstanceState.RUNNING if self.ready else InstanceState.STARTING
+            self._set_found(files.was_ready())
+            return InstanceState.RUNNING if self._found else InstanceState.STARTING
         alive_in = self._run.times.alive_in(order.min_alive_seconds)
-        self.ready = alive_in <= 0 and not files.is_waiting()
+        self._set_found(alive_in <= 0 and not files.is_waiting())
         return InstanceState.RUNNING
 
     def watch(self, handle: RunHandle) -> ReadyWatch:
@@ -216,7 +219,7 @@ class RunReadiness:
             hide=run.mask.hide,
             listener=self,
             alive_in=functools.partial(run.times.alive_in, run.order.min_alive_seconds),
-            ready=self.ready,
+            ready=self._found,
         )
         if self._workload_ready:
             watch.workload_reported_ready()
@@ -224,7 +227,7 @@ class RunReadiness:
 
     def start_is_over(self) -> None:
         """Its probes have succeeded, or it has none: is it ready already?"""
-        self.ready = self._watch is not None and self._watch.became_ready()
+        self._set_found(self._watch is not None and self._watch.became_ready())
 
     def end(self) -> None:
         self._watch = None
@@ -234,6 +237,25 @@ class RunReadiness:
         self._workload_ready = True
         if self._watch is not None:
             self._watch.workload_reported_ready()
+        if self._withheld:
+            self._withhold(False, "")
+
+    def workload_reported_not_ready(self) -> None:
+        """Its own call: it cannot be used, whatever else was found, until it reports the contrary."""
+        if not self._withheld:
+            self._withhold(True, "the workload reports that it is not ready")
+
+    def _withhold(self, withheld: bool, reason: str) -> None:
+        self._withheld = withheld
+        self._run.files.mark_withheld(withheld)
+        if self._found and self._run.state is InstanceState.RUNNING:
+            self._show(not withheld, reason)
+        elif withheld:
+            self.ready = False
+
+    def _set_found(self, ready: bool) -> None:
+        self._found = ready
+        self.ready = ready and not self._withheld
 
     def workload_reported_players(self, players: PlayerCount) -> None:
         """Its own count. The controller has it, and gets it again in the next session: a workload reports changes."""
@@ -257,6 +279,12 @@ class RunReadiness:
         run = self._run
         if run.state is not InstanceState.RUNNING:
             return
+        self._found = ready
+        if not self._withheld:
+            self._show(ready, reason)
+
+    def _show(self, ready: bool, reason: str) -> None:
+        run = self._run
         self.ready, run.reason = ready, reason
         _log.info("readiness.changed", run=run.name, ready=ready, reason=run.reason)
         self._services.reporter.report(status_update(run))

@@ -195,15 +195,28 @@ class InstanceSupervisor:
     def workload_reported_ready(self, instance_id: str, incarnation: int) -> bool:
         """A workload's own report that its run, or a restart of it, is ready: they share their token. False when no
         such run is here."""
+        run = self._of_start(instance_id, incarnation)
+        if run is None:
+            return False
+        run.readiness.workload_reported_ready()
+        return True
+
+    def workload_reported_not_ready(self, instance_id: str, incarnation: int) -> bool:
+        """The contrary, until it reports that it is ready. False when no such run is here."""
+        run = self._of_start(instance_id, incarnation)
+        if run is None:
+            return False
+        run.readiness.workload_reported_not_ready()
+        return True
+
+    def _of_start(self, instance_id: str, incarnation: int) -> Run | None:
+        """The living run of this start, be it a restart."""
         run = self.instances.find(instance_id)
         same = (
             run is not None
             and run.order.incarnation // RESTARTS_PER_START == incarnation // RESTARTS_PER_START
         )
-        if run is None or not same or run.ended:
-            return False
-        run.readiness.workload_reported_ready()
-        return True
+        return run if run is not None and same and not run.ended else None
 
     def workload_reported_players(self, instance_id: str, incarnation: int, players: PlayerCount) -> None:
         """A workload's own count, of this very run: a restart has other players."""

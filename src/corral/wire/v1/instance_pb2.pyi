@@ -710,20 +710,22 @@ class ConsoleQueryFailed(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., error_code: _Optional[str] = ..., error_message: _Optional[str] = ...) -> None: ...
 
 class WorkloadReport(_message.Message):
-    __slots__ = ("instance_id", "incarnation", "ready", "players_known", "player_count", "max_players")
+    __slots__ = ("instance_id", "incarnation", "ready", "players_known", "player_count", "max_players", "not_ready")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     PLAYERS_KNOWN_FIELD_NUMBER: _ClassVar[int]
     PLAYER_COUNT_FIELD_NUMBER: _ClassVar[int]
     MAX_PLAYERS_FIELD_NUMBER: _ClassVar[int]
+    NOT_READY_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     incarnation: int
     ready: bool
     players_known: bool
     player_count: int
     max_players: int
-    def __init__(self, instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., ready: _Optional[bool] = ..., players_known: _Optional[bool] = ..., player_count: _Optional[int] = ..., max_players: _Optional[int] = ...) -> None: ...
+    not_ready: bool
+    def __init__(self, instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., ready: _Optional[bool] = ..., players_known: _Optional[bool] = ..., player_count: _Optional[int] = ..., max_players: _Optional[int] = ..., not_ready: _Optional[bool] = ...) -> None: ...
 
 class SaveFiles(_message.Message):
     __slots__ = ("request_id", "instance_id", "incarnation", "paths", "max_bytes", "max_files", "secret_names")

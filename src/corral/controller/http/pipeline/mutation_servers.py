@@ -4,7 +4,7 @@ store (acts, acts that must take effect once only, acts on a form)."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 import msgspec
@@ -21,6 +21,7 @@ from corral.controller.http.messages.uploads import (
 )
 from corral.controller.http.pipeline.admission import AdmittedRequest, RouteAdmission
 from corral.controller.http.pipeline.attempts import Attempt
+from corral.controller.http.pipeline.authentication import authenticate_workload, has_workload_token
 from corral.controller.http.pipeline.handler_parameters import bound
 from corral.controller.http.pipeline.idempotency import Guard
 from corral.controller.http.pipeline.mutator import BoundChange, act, commit, record, replayed, require
@@ -36,6 +37,7 @@ from corral.controller.http.pipeline.route_table import (
 )
 from corral.controller.state.ledger import Mutation
 from corral.domain.records import AuditOutcome
+from corral.errors import Code, Rejected
 
 _REMEMBERED: Final = 100
 
@@ -126,9 +128,12 @@ class ActServer:
     def __init__(self, route: Act, admission: RouteAdmission) -> None:
         self._route = route
         self._handler = bound(route.handler, given=1)
+        self._by_itself = bound(route.by_itself, given=2) if route.by_itself is not None else None
         self._admission = admission
 
     async def answer(self, request: HttpRequest) -> ApiResponse:
+        if self._by_itself is not None and has_workload_token(request):
+            return await self._reported(request, self._by_itself)
         admitted = await self._admission.admit(request)
         guard = admitted.guard(admitted.raw)
         admitted.refuse_match(self._route)
@@ -139,6 +144,22 @@ class ActServer:
             return (await record(admitted, mutation, guard=guard, attempt=attempt)).answer
 
         return await act(self._route, admitted, do, guard=guard)
+
+    async def _reported(self, request: HttpRequest, handler: Callable[..., object]) -> ApiResponse:
+        """A report of an instance about itself. FORBIDDEN for any other."""
+        admission = self._admission
+        leading = admission.leading()
+        run = authenticate_workload(leading, request, late=False)
+        request.made_by(f"instance:{run.instance}")
+        if admission.path(request)["id"] != run.instance:
+            raise Rejected(
+                Code.FORBIDDEN,
+                f"the token is that of instance '{run.instance}', which reports about itself alone",
+                hint="use an API token for others",
+            )
+        admission.query(request)
+        body = await admission.decode_body(await admission.read_body(request))
+        return shaped(handler(leading, run, body), status=self._route.status)
 
 
 async def announce(

@@ -300,6 +300,8 @@ class Act(Route):
     subject: ActSubject
     details: ActDetails | None = None
     """What the audit has of it beside, from before the act."""
+    by_itself: ReportHandler | None = None
+    """Instead, for the instance of the path by the token of its run: as a `Report`."""
     ends_term: bool = False
     """The act ends this term of leading and its outcome in the audit opens the next one: there is no ledger
     left to record it in, and an idempotency key is remembered by this process alone."""
