@@ -82,6 +82,8 @@ WITHOUT_A_SUBJECT = {
     "GET /api/cluster/nodes",
     "GET /api/instances",
     "POST /api/instances",
+    "GET /api/configurations",
+    "PUT /api/configurations/{name}",
 }
 """Routes that callers with any scope may use: they leave out what is outside, refuse it, or show nothing of any scope."""
 

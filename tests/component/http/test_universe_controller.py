@@ -7,11 +7,12 @@ import pathlib
 
 import httpx
 import pytest
-from http_rig import Rig
+from http_rig import Rig, http_rig
 from kept_connection import kept_connection
 from matrix_callers import bearer
 
 from corral.domain.permissions import Role
+from corral.system.http_config import HttpLimitsSection
 from corral.testing.cluster import LocalCluster
 
 
@@ -102,6 +103,30 @@ async def test_a_reload_reports_by_file(cluster: LocalCluster, scratch: pathlib.
     report = await controller.call("POST", "/api/node/reload")
     assert {each["name"]: each["action"] for each in report["groups"]}["lobby"] == "created"
     assert ("bad", "colour") in [(each["group"], each["field"]) for each in report["errors"]]
+
+
+async def test_every_refusal_is_a_text(client: httpx.AsyncClient, rig: Rig) -> None:
+    async with rig.client("") as stranger:
+        assert refusal(await stranger.get("/api/instances"))[0] == 401
+    assert refusal(await client.get("/api/instances/none"))[0] == 404
+    assert refusal(await client.get("/api/instances/a/b/c"))[0] == 404
+    assert refusal(await client.put("/api/instances"))[0] == 405
+    put = "/api/configurations/lobby"
+    assert refusal(await client.put(put, content=b"{" + b" " * 2_000_000 + b"}"))[0] == 413
+    plain = {"content-type": "text/plain"}
+    assert refusal(await client.put(put, content=b"{}", headers=plain))[0] == 415
+    assert refusal(await client.get("/api/instances", params={"colour": "red"}))[0] == 400
+    assert refusal(await client.get("/api/instances/a/live-log"))[0] == 400
+    native = (await client.get("/api/v1/instances/none")).json()
+    assert native["error"]["code"] == "NOT_FOUND"
+
+
+async def test_too_many_requests_are_refused_with_a_text(data: pathlib.Path) -> None:
+    async with http_rig(data, limits=HttpLimitsSection(requests_per_second=1, burst=5)) as rig:
+        async with rig.client() as client:
+            answers = [await client.get("/api/configurations") for _ in range(7)]
+        assert refusal(answers[-1])[0] == 429
+        assert "retry-after" in answers[-1].headers
 
 
 async def test_a_repeated_failure_is_told_in_the_same_form(client: httpx.AsyncClient, rig: Rig) -> None:

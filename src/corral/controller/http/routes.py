@@ -69,6 +69,7 @@ from corral.controller.http.resources.templates import (
     templates,
 )
 from corral.controller.http.resources.universe import (
+    universe_configurations,
     universe_consoles,
     universe_controller,
     universe_instances,
@@ -135,5 +136,6 @@ ROUTES: Final[tuple[Route, ...]] = with_description(
         *universe_instances.ROUTES,
         *universe_states.ROUTES,
         *universe_consoles.ROUTES,
+        *universe_configurations.ROUTES,
     )
 )

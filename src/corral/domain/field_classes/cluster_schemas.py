@@ -254,4 +254,17 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     "UniverseMessage": fields(open="message"),
     "UniverseLifecycle": fields(open="message instance"),
     "UniverseLog": fields(open="instance_id lines total_lines requested_lines"),
+    "UniverseConfiguration": fields(
+        open=(
+            "name runtime static ram_mb cpu instance_groups nodes host_address available_ports "
+            "minimum_service_count template_installation_config file_modifications additional_ports"
+        ),
+        sensitive="command environment_variables properties",
+    ),
+    "UniverseTemplateInstallation": fields(
+        open="all_of all_in_groups one_of one_in_groups on_template_paste_override_present_files",
+    ),
+    "UniverseTemplateEntry": fields(open="name group storage priority"),
+    "UniversePortRange": fields(open="min max"),
+    "UniversePort": fields(open="port protocol name"),
 }

@@ -10,10 +10,10 @@ from corral.domain.universe.field_reports import SHOWN, FieldReader
 from corral.errors import Rejected
 
 FIELD: Final = "templateInstallationConfig"
-_OVERRIDE: Final = "onTemplatePasteOverridePresentFiles"
-_NAMED: Final = {"allOf": "all_of", "oneOf": "one_of"}
-_GROUPED: Final = {"allInGroups": "all_in_groups", "oneInGroups": "one_in_groups"}
-SELECTIONS: Final = {to: field for field, to in (*_NAMED.items(), *_GROUPED.items())}
+OVERRIDE: Final = "onTemplatePasteOverridePresentFiles"
+NAMED: Final = {"allOf": "all_of", "oneOf": "one_of"}
+GROUPED: Final = {"allInGroups": "all_in_groups", "oneInGroups": "one_in_groups"}
+SELECTIONS: Final = {to: field for field, to in (*NAMED.items(), *GROUPED.items())}
 """The field of a configuration that each list of a `template_selection` was made of."""
 _PRIORITY: Final = 1_000_000
 _STATIC: Final = "Universe lays no templates for a static configuration, and the group has 'templates: []'"
@@ -32,15 +32,15 @@ def read_templates(fields: FieldReader, document: dict[str, Any], *, static: boo
         return
     if found is None:
         return
-    override = found.boolean(_OVERRIDE)
+    override = found.boolean(OVERRIDE)
     if override is not None:
         found.mapped(
-            _OVERRIDE,
+            OVERRIDE,
             "template_selection.*.override",
             "files that are there are replaced" if override else "files that are there stay",
         )
     selection: dict[str, Any] = {}
-    for field, to in {**_NAMED, **_GROUPED}.items():
+    for field, to in {**NAMED, **GROUPED}.items():
         entries = found.items(field)
         if entries == []:
             found.dropped(field, "it is empty")
@@ -56,14 +56,14 @@ def read_templates(fields: FieldReader, document: dict[str, Any], *, static: boo
     if selection:
         document["template_selection"] = selection
         if override is None:
-            found.mapped(_OVERRIDE, "template_selection.*.override", "left out: files that are there stay")
+            found.mapped(OVERRIDE, "template_selection.*.override", "left out: files that are there stay")
     fields.join(found)
 
 
 def _choice(found: FieldReader, field: str, position: int, entry: Any) -> dict[str, Any] | None:
     """One entry; None: it has a fault. Of template groups also a name alone."""
     at = f"{field}[{position}]"
-    grouped = field in _GROUPED
+    grouped = field in GROUPED
     if isinstance(entry, str) and grouped:
         entry = {"group": entry}
     if not isinstance(entry, dict):

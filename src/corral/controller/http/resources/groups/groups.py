@@ -127,7 +127,7 @@ async def set_maintenance(
 ) -> Describe:
     """An edit of the document: what is left out stays as it is there."""
     patch = {"maintenance": msgspec.to_builtins(call.body)}
-    return _revision(
+    return revision(
         state, instances, workload, call, group_changes.patched(patch), action="groups.maintenance"
     )
 
@@ -137,7 +137,7 @@ async def patch_group(
 ) -> Describe:
     patch = _written(call)
     _refuse_references(call, patch, state.groups.require(call.path["name"]).record.spec)
-    return _revision(state, instances, workload, call, group_changes.patched(patch))
+    return revision(state, instances, workload, call, group_changes.patched(patch))
 
 
 def _confirmed(name: str, query: ConfirmedOrDry) -> str:
@@ -145,7 +145,7 @@ def _confirmed(name: str, query: ConfirmedOrDry) -> str:
     return name if query.dry_run else query.confirm
 
 
-def _revision(
+def revision(
     state: ClusterState,
     instances: InstanceControl,
     workload: Workloads,
@@ -205,7 +205,7 @@ async def put_document(
 ) -> Describe:
     document = _written(call)
     _refuse_references(call, document, state.groups.require(call.path["name"]).record.spec)
-    return _revision(state, instances, workload, call, lambda *_: document)
+    return revision(state, instances, workload, call, lambda *_: document)
 
 
 async def get_schema(call: ApiCall[None, NoQuery]) -> dict[str, Any]:
