@@ -84,6 +84,7 @@ WITHOUT_A_SUBJECT = {
     "POST /api/instances",
     "GET /api/configurations",
     "PUT /api/configurations/{name}",
+    "GET /api/templates",
 }
 """Routes that callers with any scope may use: they leave out what is outside, refuse it, or show nothing of any scope."""
 

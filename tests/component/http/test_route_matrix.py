@@ -63,6 +63,8 @@ OPEN_FAMILIES: dict[str, set[str]] = {
         "GET /api/v1/templates/{name}/-/export",
         "GET /api/v1/templates/{name}/-/files/{path}",
         "GET /api/instances/{id}/live-log",
+        "GET /api/templates/{group}/{name}/files/{path}",
+        "POST /api/templates/{group}/{name}/export",
     },
 }
 """Everything that answers without a credential in a header, in the six families that may."""

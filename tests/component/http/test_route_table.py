@@ -85,6 +85,7 @@ def test_only_reads_and_streams_use_get_and_everything_else_mutates_or_is_a_tick
         "POST /api/v1/auth/totp",
         "POST /api/v1/auth/device/find",
         "POST /api/v1/events/tickets",
+        "POST /api/templates/{group}/{name}/export",
     ]
     assert all(isinstance(route, Read | Download) for route in writing if route.name in others)
 

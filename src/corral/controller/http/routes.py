@@ -74,6 +74,7 @@ from corral.controller.http.resources.universe import (
     universe_controller,
     universe_instances,
     universe_states,
+    universe_templates,
 )
 from corral.controller.http.resources.universe import commands as universe_commands
 from corral.controller.http.resources.why import why
@@ -137,5 +138,6 @@ ROUTES: Final[tuple[Route, ...]] = with_description(
         *universe_states.ROUTES,
         *universe_consoles.ROUTES,
         *universe_configurations.ROUTES,
+        *universe_templates.ROUTES,
     )
 )

@@ -267,4 +267,8 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     "UniverseTemplateEntry": fields(open="name group storage priority"),
     "UniversePortRange": fields(open="min max"),
     "UniversePort": fields(open="port protocol name"),
+    "UniverseTemplate": fields(open="group name path"),
+    "UniverseTemplateFiles": fields(open="group name files"),
+    "UniverseFileChange": fields(open="message path"),
+    "UniverseSync": fields(open="template node storage success", text="message"),
 }

@@ -135,7 +135,7 @@ async def save_instance(
         if stored is not None and asked.merge:
             base = await templates.tree_of(stored.record.version())
             intake = await templates.overlaid(base, saved.manifest)
-            still(state, stored)
+            still(state, stored.record.name, stored)
         change = changes.new_version(
             state,
             asked.template,

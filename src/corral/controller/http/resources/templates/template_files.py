@@ -42,7 +42,8 @@ from corral.controller.templates import template_changes as changes
 from corral.controller.templates.library import TemplateLibrary
 from corral.domain.file_paths import check_path
 from corral.domain.permissions import Permission
-from corral.domain.templates import TemplateFile, TemplateManifest
+from corral.domain.templates import TemplateFile, TemplateManifest, template_name
+from corral.errors import Code, Rejected
 from corral.system.aio.keyed_locks import KeyedLocks
 
 _BYTES: Final = b"application/octet-stream"
@@ -98,29 +99,57 @@ async def put_file(
     call: ApiCall[None, PutFileQuery],
     source: AsyncIterator[bytes],
 ) -> Describe:
-    """The content is stored once; laying it over what the template then is may happen again."""
-    path = _path(call)
-    given = call.query.mode
+    return await stored_file(
+        state, templates, setting, call, source, note=call.query.note, mode=call.query.mode
+    )
+
+
+async def stored_file(
+    state: ClusterState,
+    templates: TemplateLibrary,
+    setting: ProcessContext,
+    call: ApiCall[None, Any],
+    source: AsyncIterator[bytes],
+    *,
+    note: str = "",
+    mode: Mode | None = None,
+    creates: bool = False,
+    replaces: bool = False,
+) -> Describe:
+    """The content is stored once; laying it over what the template then is may happen again. `creates`: a template that
+    is not there is made; `replaces`: NOT_FOUND unless there is such a file."""
+    path, given, name = _path(call), mode, template_name(name_of(call.path))
     alone = await templates.with_file(TemplateManifest(), path, source, mode=int(given or "644", 8))
-    (stored_file,) = alone.manifest.files
+    (content,) = alone.manifest.files
 
     async def describe() -> Mutation:
-        stored = the_template(state, call.path)
-        version = stored.record.version()
-        base = await templates.tree_of(version)
-        file = stored_file if given else _as_it_was(stored_file, base)
+        stored = state.templates.find(name) if creates else the_template(state, call.path)
+        version = stored.record.version() if stored is not None else None
+        base = await templates.tree_of(version) if version is not None else TemplateManifest()
+        if replaces and all(each.path != path for each in base.files):
+            raise _no_file(name, path)
+        file = content if given else _as_it_was(content, base)
         intake = await templates.overlaid(base, TemplateManifest(files=(file,)))
-        still(state, stored)
+        still(state, name, stored)
         change = changes.new_version(
             state,
-            stored.record.name,
+            name,
             intake,
-            base=version.number,
-            **making(setting, call, call.query.note or f"put {path}"),
+            base=version.number if version is not None else None,
+            **making(setting, call, note or f"put {path}"),
         )
         return changed(state, "templates.put_file", change, path=path, digest=file.digest)
 
     return describe
+
+
+def _no_file(name: str, path: str) -> Rejected:
+    return Rejected(
+        Code.NOT_FOUND,
+        f"template '{name}' has no file '{path[:200]}'",
+        hint="look at the list of its files",
+        field="path",
+    )
 
 
 def _as_it_was(file: TemplateFile, base: TemplateManifest) -> TemplateFile:
@@ -139,7 +168,7 @@ async def remove_file(
         version = stored.record.version()
         base = await templates.tree_of(version)
         intake = await templates.without_file(base, path)
-        still(state, stored)
+        still(state, stored.record.name, stored)
         change = changes.new_version(
             state,
             stored.record.name,
@@ -152,7 +181,7 @@ async def remove_file(
     return describe
 
 
-def _turn(edits: KeyedLocks[str], call: ApiCall[Any, Any]) -> AbstractAsyncContextManager[None]:
+def edit_turn(edits: KeyedLocks[str], call: ApiCall[Any, Any]) -> AbstractAsyncContextManager[None]:
     return edits.hold(name_of(call.path))
 
 
@@ -197,7 +226,7 @@ def _routes(base: str) -> tuple[Route, ...]:
             handler=put_file,
             limit=file_limit,
             revises=the_template,
-            turn=_turn,
+            turn=edit_turn,
             rest=True,
         ),
         Build(
@@ -209,7 +238,7 @@ def _routes(base: str) -> tuple[Route, ...]:
             response=ChangedTemplate,
             handler=remove_file,
             revises=the_template,
-            turn=_turn,
+            turn=edit_turn,
             rest=True,
         ),
     )

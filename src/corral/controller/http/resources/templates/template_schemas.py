@@ -26,7 +26,7 @@ from corral.domain.templates import (
     TemplateVersion,
     group_of,
 )
-from corral.store.port import Refusal
+from corral.store.port import ABSENT, Refusal
 from corral.store.store_errors import Conflict
 
 ONE: Final = "/api/v1/templates/{name}"
@@ -182,13 +182,12 @@ def audited(record: TemplateRecord) -> dict[str, object]:
     }
 
 
-def still(state: ClusterState, stored: StoredRecord[TemplateRecord]) -> None:
-    """Start over when a template is no longer what contents were made from."""
-    found = state.templates.revision(stored.record.name)
-    if found != stored.revision:
-        raise Conflict(
-            Refusal(collection="templates", id=stored.record.name, expect=stored.revision, found=found)
-        )
+def still(state: ClusterState, name: str, stored: StoredRecord[TemplateRecord] | None) -> None:
+    """Start over when a template is no longer what contents were made from, or is there by now."""
+    expected = stored.revision if stored is not None else ABSENT
+    found = state.templates.revision(name)
+    if found != expected:
+        raise Conflict(Refusal(collection="templates", id=name, expect=expected, found=found))
 
 
 def making(setting: ProcessContext, call: ApiCall[Any, Any], note: str) -> dict[str, Any]:
