@@ -15,7 +15,8 @@ from raw_client import raw_call
 from corral.controller.http.messages.call import ApiCall, NoQuery
 from corral.controller.http.messages.request import BodyPace, HttpRequest, Message, Scope
 from corral.controller.http.messages.uploads import UploadBody
-from corral.controller.http.pipeline.route_table import Describe, Route, Upload
+from corral.controller.http.pipeline.route_handlers import Describe
+from corral.controller.http.pipeline.route_table import Route, Upload
 from corral.controller.http.routes import ROUTES
 from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import Permission, Role

@@ -68,6 +68,7 @@ from corral.controller.http.resources.templates import (
     template_versions,
     templates,
 )
+from corral.controller.http.resources.universe import commands as universe_commands
 from corral.controller.http.resources.universe import (
     universe_configurations,
     universe_consoles,
@@ -76,7 +77,6 @@ from corral.controller.http.resources.universe import (
     universe_states,
     universe_templates,
 )
-from corral.controller.http.resources.universe import commands as universe_commands
 from corral.controller.http.resources.why import why
 
 ROUTES: Final[tuple[Route, ...]] = with_description(

@@ -25,16 +25,8 @@ from corral.controller.http.pipeline.authentication import authenticate_workload
 from corral.controller.http.pipeline.handler_parameters import bound
 from corral.controller.http.pipeline.idempotency import Guard
 from corral.controller.http.pipeline.mutator import BoundChange, act, commit, record, replayed, require
-from corral.controller.http.pipeline.route_table import (
-    Act,
-    Build,
-    Describe,
-    FormUpload,
-    Mutate,
-    Once,
-    Recall,
-    Upload,
-)
+from corral.controller.http.pipeline.route_handlers import Describe, Recall
+from corral.controller.http.pipeline.route_table import Act, Build, FormUpload, Mutate, Once, Upload
 from corral.controller.state.ledger import Mutation
 from corral.domain.records import AuditOutcome
 from corral.errors import Code, Rejected

@@ -21,7 +21,8 @@ from corral.controller.http.pipeline.admission import AdmittedRequest, IfMatch
 from corral.controller.http.pipeline.attempts import Attempt
 from corral.controller.http.pipeline.handler_parameters import bound
 from corral.controller.http.pipeline.idempotency import Guard
-from corral.controller.http.pipeline.route_table import CommitRoute, Describe, Route
+from corral.controller.http.pipeline.route_handlers import Describe
+from corral.controller.http.pipeline.route_table import CommitRoute, Route
 from corral.controller.state.cluster_state import StoredRecord
 from corral.controller.state.ledger import Mutation, RecordedRefusal, Step, audit
 from corral.domain.records import IdempotencyRecord

@@ -9,7 +9,7 @@ import structlog
 
 from corral.controller.http.messages.request import HttpRequest
 from corral.controller.http.pipeline.caller_limits import OpenStream
-from corral.controller.http.pipeline.route_table import Dialogue, DialogueOver, WriteText
+from corral.controller.http.pipeline.route_handlers import Dialogue, DialogueOver, WriteText
 from corral.system.aio.tasks import Tasks, failure_of, first_of
 
 log = structlog.get_logger("corral.controller.http")

@@ -26,7 +26,8 @@ from corral.controller.accounts.totp import (
 from corral.controller.accounts.user_sessions import UserSessions
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
 from corral.controller.http.pipeline.api_context import ProcessContext
-from corral.controller.http.pipeline.route_table import Build, Describe, Read, Route
+from corral.controller.http.pipeline.route_handlers import Describe
+from corral.controller.http.pipeline.route_table import Build, Read, Route
 from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.http.resources.accounts.login import LoginShape, Secret, login_shape, session_headers
 from corral.controller.state.cluster_state import ClusterState, StoredRecord

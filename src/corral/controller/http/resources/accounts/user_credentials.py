@@ -7,7 +7,8 @@ from typing import Any, Final
 from corral.controller.accounts import users as changes
 from corral.controller.accounts.logins import Logins
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
-from corral.controller.http.pipeline.route_table import Act, Build, Describe, Mutate, Route
+from corral.controller.http.pipeline.route_handlers import Describe
+from corral.controller.http.pipeline.route_table import Act, Build, Mutate, Route
 from corral.controller.http.resources.accounts.users import (
     PasswordText,
     UserShape,

@@ -16,7 +16,8 @@ from corral.controller.accounts.logins import Logins
 from corral.controller.accounts.principals import bound_access, user_access
 from corral.controller.http.messages.call import ApiCall, Caller, GivenText, NoQuery, RequestBody
 from corral.controller.http.messages.paging import Page, PageQuery, everything, page_of
-from corral.controller.http.pipeline.route_table import Build, Describe, Mutate, Read, Route
+from corral.controller.http.pipeline.route_handlers import Describe
+from corral.controller.http.pipeline.route_table import Build, Mutate, Read, Route
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.collections import USER_SESSIONS
 from corral.controller.state.ledger import Mutation, Step

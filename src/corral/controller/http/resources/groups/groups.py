@@ -16,7 +16,8 @@ from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
 from corral.controller.http.messages.list_pages import ITEMS_A_REQUEST, SummaryPage
 from corral.controller.http.messages.paging import Page
 from corral.controller.http.pipeline.api_context import InstanceControl
-from corral.controller.http.pipeline.route_table import Build, Describe, Mutate, Read, Route
+from corral.controller.http.pipeline.route_handlers import Describe
+from corral.controller.http.pipeline.route_table import Build, Mutate, Read, Route
 from corral.controller.http.pipeline.scoping import (
     Scoping,
     refuse_document_outside,

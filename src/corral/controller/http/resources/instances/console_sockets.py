@@ -15,7 +15,8 @@ from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.attempts import Attempts
 from corral.controller.http.pipeline.authentication import authorise
 from corral.controller.http.pipeline.idempotency import line_guard
-from corral.controller.http.pipeline.route_table import DialogueOver, Route, Socket, WriteText
+from corral.controller.http.pipeline.route_handlers import DialogueOver, WriteText
+from corral.controller.http.pipeline.route_table import Route, Socket
 from corral.controller.http.pipeline.scoping import Scoping, check_scope
 from corral.controller.http.resources.instances import command_input as commanding
 from corral.controller.http.resources.instances.console_pages import CONSOLE

@@ -12,7 +12,8 @@ import msgspec
 from corral.controller.distribution import artifact_catalog as changes
 from corral.controller.http.messages.call import ApiCall, NoQuery, Query, RequestBody
 from corral.controller.http.messages.paging import Page, PageQuery, page_of
-from corral.controller.http.pipeline.route_table import Describe, Mutate, Read, Route, Upload
+from corral.controller.http.pipeline.route_handlers import Describe
+from corral.controller.http.pipeline.route_table import Mutate, Read, Route, Upload
 from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.http.resources.templates.template_files import file_limit
 from corral.controller.state.cluster_state import ClusterState, StoredRecord

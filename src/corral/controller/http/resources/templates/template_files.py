@@ -11,14 +11,8 @@ import msgspec
 from corral.controller.http.messages.call import ApiCall, TicketedQuery
 from corral.controller.http.messages.paging import Page, PageQuery, page_of_sorted
 from corral.controller.http.pipeline.api_context import ProcessContext
-from corral.controller.http.pipeline.route_table import (
-    Build,
-    Describe,
-    Download,
-    Read,
-    Route,
-    Upload,
-)
+from corral.controller.http.pipeline.route_handlers import Describe
+from corral.controller.http.pipeline.route_table import Build, Download, Read, Route, Upload
 from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.http.pipeline.sse_stream import Content
 from corral.controller.http.resources.templates.template_schemas import (

@@ -11,7 +11,8 @@ from corral.controller.http.messages.call import ApiCall, NoQuery, Query, Reques
 from corral.controller.http.messages.paging import Page, PageQuery, page_of
 from corral.controller.http.messages.request_decoder import BodyDecoder
 from corral.controller.http.pipeline.api_context import ProcessContext
-from corral.controller.http.pipeline.route_table import Describe, Mutate, Read, Route, Upload
+from corral.controller.http.pipeline.route_handlers import Describe
+from corral.controller.http.pipeline.route_table import Mutate, Read, Route, Upload
 from corral.controller.http.pipeline.scoping import Scoping, covers_template
 from corral.controller.http.resources.templates.template_schemas import (
     ONE,

@@ -12,7 +12,8 @@ import msgspec
 from corral.controller.http.messages.call import ApiCall, NoQuery, TicketedQuery
 from corral.controller.http.messages.responses import ApiResponse
 from corral.controller.http.pipeline.attempts import Attempt, Attempts
-from corral.controller.http.pipeline.route_table import Once, Route, Socket, WriteText
+from corral.controller.http.pipeline.route_handlers import WriteText
+from corral.controller.http.pipeline.route_table import Once, Route, Socket
 from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.http.resources.instances.command_execution import (
     CommandOutput,

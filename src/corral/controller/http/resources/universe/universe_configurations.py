@@ -9,7 +9,8 @@ import msgspec
 
 from corral.controller.http.messages.call import ApiCall, Confirmed, NoQuery, RequestBody
 from corral.controller.http.pipeline.api_context import InstanceControl
-from corral.controller.http.pipeline.route_table import Build, Describe, Mutate, Read, Route
+from corral.controller.http.pipeline.route_handlers import Describe
+from corral.controller.http.pipeline.route_table import Build, Mutate, Read, Route
 from corral.controller.http.pipeline.scoping import Scoping, check_scope
 from corral.controller.http.resources.dry_runs import ConfirmedOrDry, DryRunQuery
 from corral.controller.http.resources.groups.group_changes import the_group, writing

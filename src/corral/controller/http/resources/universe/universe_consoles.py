@@ -10,7 +10,8 @@ from corral.controller.consoles.pages import ConsolePage
 from corral.controller.consoles.service import Consoles
 from corral.controller.consoles.stream_messages import ConsoleMessage
 from corral.controller.http.messages.call import ApiCall, Query, TicketedQuery
-from corral.controller.http.pipeline.route_table import Read, Route, Socket, WriteText
+from corral.controller.http.pipeline.route_handlers import WriteText
+from corral.controller.http.pipeline.route_table import Read, Route, Socket
 from corral.controller.http.resources.instances.consoles import (
     ConsoleView,
     FollowQuery,
