@@ -26,15 +26,10 @@ from corral.controller.accounts.passwords import HashCost, Passwords
 from corral.controller.consoles.service import Consoles
 from corral.controller.events.hub import RING_BYTES, RING_EVENTS, EventHub
 from corral.controller.http.pipeline.api import Api
-from corral.controller.http.pipeline.api_context import (
-    IssuedCertificate,
-    LeaderView,
-    MemberView,
-    ProcessContext,
-    TermContext,
-)
+from corral.controller.http.pipeline.api_context import ProcessContext, TermContext
 from corral.controller.http.pipeline.browser_checks import BrowserChecks
 from corral.controller.http.pipeline.route_table import Route
+from corral.controller.http.pipeline.term_ports import IssuedCertificate, LeaderView, MemberView
 from corral.controller.http.routes import ROUTES
 from corral.controller.http.server.http_server import HttpServer
 from corral.controller.instances.service import InstanceService

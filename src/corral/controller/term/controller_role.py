@@ -13,7 +13,8 @@ from typing import Final, Self
 
 import msgspec
 
-from corral.controller.http.pipeline.api_context import IssuedCertificate, LeaderView, MemberView, TermContext
+from corral.controller.http.pipeline.api_context import TermContext
+from corral.controller.http.pipeline.term_ports import IssuedCertificate, LeaderView, MemberView
 from corral.controller.sessions.grpc_service import LinkTerm
 from corral.controller.sessions.node_links import no_longer_leading
 from corral.controller.state.ledger import Actor

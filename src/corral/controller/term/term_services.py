@@ -17,12 +17,9 @@ from typing import Final
 from corral.controller.consoles.service import Consoles
 from corral.controller.distribution.service import Distribution
 from corral.controller.events.hub import EventHub
-from corral.controller.http.pipeline.api_context import (
-    ClusterControl,
-    ProcessContext,
-    TermContext,
-)
+from corral.controller.http.pipeline.api_context import ProcessContext, TermContext
 from corral.controller.http.pipeline.audit_reads import WriterHealth
+from corral.controller.http.pipeline.term_ports import ClusterControl
 from corral.controller.instances.group_folder import GroupFolder
 from corral.controller.instances.node_reports import InstanceReports
 from corral.controller.instances.orders import ApiAddress

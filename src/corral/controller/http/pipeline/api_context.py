@@ -5,15 +5,11 @@ The protocols between them are what the API needs of the cluster, of instances a
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import datetime as dt
 import hashlib
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final
 
 from corral.controller.accounts.delegations import Delegations
 from corral.controller.accounts.logins import Logins
@@ -25,14 +21,6 @@ from corral.controller.accounts.user_sessions import UserSessions
 from corral.controller.commands.command_process import CommandRunner
 from corral.controller.consoles.service import Consoles
 from corral.controller.dashboard.site_files import Site, open_site
-from corral.controller.distribution.instance_file_transfers import (
-    ChangedFiles,
-    FileBody,
-    FileChange,
-    OpenedFile,
-)
-from corral.controller.distribution.instance_files import FileListing, FilePart, ListedFile, WalkRequest
-from corral.controller.distribution.node_caches import CacheReport, SyncAnswer
 from corral.controller.events.hub import EventHub
 from corral.controller.http.messages.compression import Compression
 from corral.controller.http.messages.request import BodyPace
@@ -43,23 +31,17 @@ from corral.controller.http.pipeline.caller_limits import OpenStreams, RequestRa
 from corral.controller.http.pipeline.log_sources import RecentLogs
 from corral.controller.http.pipeline.sse_stream import HEARTBEAT_SECONDS
 from corral.controller.http.pipeline.summary_cache import SummaryCache
+from corral.controller.http.pipeline.term_ports import ClusterControl, FileDistribution, InstanceControl
 from corral.controller.http.pipeline.tickets import Tickets
 from corral.controller.http.server.metrics import HttpMetrics
-from corral.controller.instances.drift_view import DriftView
 from corral.controller.instances.group_folder import GroupFolder
-from corral.controller.instances.instance_commands import InstanceCommands
-from corral.controller.instances.node_commands import NodeCommands
-from corral.controller.instances.plan_signals import PlanSignals
-from corral.controller.instances.start_identity import Repair
-from corral.controller.instances.workspace import Workspace
 from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live_nodes import LiveNodes
-from corral.controller.state.cluster_state import ClusterState, Mirror, StoredRecord
-from corral.controller.state.ledger import Actor, Ledger
+from corral.controller.state.cluster_state import ClusterState, Mirror
+from corral.controller.state.ledger import Ledger
 from corral.controller.templates.library import TemplateLibrary
 from corral.controller.workload.service import Workloads
-from corral.domain.groups.instance_records import InstanceRecord
-from corral.domain.ids import CallerId, Epoch
+from corral.domain.ids import CallerId
 from corral.domain.records import ApiTokenRecord
 from corral.errors import Bug, Code, Retryable
 from corral.pki.keys import ClusterKey
@@ -67,7 +49,7 @@ from corral.store.port import BlobEngine, ReadEngine
 from corral.system.addresses import Network
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
-from corral.system.controller_config import FilesSection, TemplatesSection
+from corral.system.controller_config import TemplatesSection
 from corral.system.entropy import Entropy, SystemEntropy
 from corral.system.http_config import HttpLimitsSection
 from corral.version import VERSION
@@ -152,141 +134,6 @@ class ProcessContext:
 
     def upload_pace(self) -> BodyPace:
         return BodyPace(pause_seconds=self.limits.body_pause_seconds, idle_seconds=self.upload_idle_seconds)
-
-
-class LeaderView(msgspec.Struct, frozen=True, kw_only=True):
-    """Who leads, under which epoch, and where it is reached."""
-
-    holder: str
-    epoch: Epoch
-    http: str
-    grpc: str
-
-
-class MemberView(msgspec.Struct, frozen=True, kw_only=True):
-    """A controller of the cluster."""
-
-    id: str
-    role: str
-    http: str
-    grpc: str
-    version: str
-
-
-class IssuedCertificate(msgspec.Struct, frozen=True, kw_only=True):
-    certificate_pem: str
-    ca_pem: str
-    serial: str
-    expires_at: dt.datetime
-
-
-class ClusterControl(Protocol):
-    """Operations of the API on the cluster as a whole."""
-
-    @property
-    def store(self) -> str:
-        """The name of the store's adapter."""
-
-    def leader(self) -> LeaderView: ...
-
-    def members(self) -> Sequence[MemberView]: ...
-
-    def bootstrap_addresses(self) -> Sequence[str]:
-        """Where a new node exchanges its join token."""
-
-    async def raise_epoch(self, *, actor: Actor) -> Epoch:
-        """Lift lease and fence; returns the epoch that rules now. Repeating it is harmless."""
-
-    async def issue_certificate(self, *, name: str, csr_pem: str) -> IssuedCertificate:
-        """A certificate for this name and the request's key. INVALID_FIELD when the request is bad."""
-
-
-class InstanceControl(Protocol):
-    """Operations of the API on instances."""
-
-    @property
-    def placing(self) -> asyncio.Lock:
-        """Held during a placement and its commit: concurrent placements would only conflict."""
-
-    @property
-    def drift(self) -> DriftView:
-        """Which instances run as the present documents say."""
-
-    @property
-    def documents(self) -> asyncio.Lock:
-        """Held during a check of group documents and its commit: one may depend on others that are not written."""
-
-    @property
-    def signals(self) -> PlanSignals:
-        """What a plan depends on beside the records."""
-
-    def workspace(self, *, cause: str, now: dt.datetime, request: str = "", by: str = "") -> Workspace:
-        """A place to describe changes in; nothing happens before its steps are committed."""
-
-    @property
-    def commands(self) -> InstanceCommands:
-        """Sends lines into the input of instances."""
-
-    @property
-    def node_commands(self) -> NodeCommands:
-        """Asks nodes what they know themselves."""
-
-    async def repair_numbers(self, actor: Actor) -> Repair:
-        """Set the counter of starts by what the records use; audited."""
-
-    async def returned(self, nodes: Collection[str], *, timeout: float) -> bool:
-        """Whether one of these nodes is connected, now or within so many seconds."""
-
-    async def settled(
-        self, id: str, incarnation: int, accepts: Callable[[InstanceRecord], bool], timeout: float
-    ) -> StoredRecord[InstanceRecord]:
-        """The record as soon as it is as wanted, its run has ended or another took its place. TIMEOUT."""
-
-
-class FileDistribution(Protocol):
-    """Operations of the API on files of nodes: sending them there and fetching them."""
-
-    async def sync(self, name: str, nodes: Sequence[str] | None = None) -> list[SyncAnswer]:
-        """A template's current version into the caches of these nodes, or of all that are connected.
-        NOT_FOUND for a template or a node that does not exist; every other error is reported per node."""
-
-    async def cache_status(self, node: str) -> CacheReport:
-        """The contents of a node's cache. NOT_FOUND, NODE_OFFLINE, TIMEOUT."""
-
-    async def prewarm(self, node: str, group: str | None = None) -> CacheReport:
-        """Let a node fetch what a group, or all groups, need there; what failed is in the report."""
-
-    async def prewarm_all(self, group: str | None = None) -> list[SyncAnswer]:
-        """The same on every connected node."""
-
-    def save_files(
-        self, id: str, paths: Sequence[str], *, secret_names: bool = False
-    ) -> contextlib.AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Chosen files of an instance's working directory as a tar.gz. NODE_OFFLINE, TIMEOUT, NOT_FOUND,
-        PATH_REFUSED, ARCHIVE_TOO_LARGE, SECRET_EXPOSED unless names are put in place of secrets."""
-
-    async def walk_files(self, id: str, request: WalkRequest) -> FileListing:
-        """The files in an instance's directory. NODE_OFFLINE, TIMEOUT, NOT_FOUND, PATH_REFUSED."""
-
-    async def look_at_file(self, id: str, path: str) -> ListedFile:
-        """One of them, with its digest. NODE_OFFLINE, NOT_SUPPORTED, TIMEOUT, NOT_FOUND, PATH_REFUSED."""
-
-    async def read_file(self, id: str, path: str, *, offset: int, length: int) -> FilePart:
-        """A part of one of its files. NODE_OFFLINE, TIMEOUT, NOT_FOUND, PATH_REFUSED."""
-
-    def open_file(
-        self, id: str, path: str, *, offset: int = 0, length: int = 0, archive: bool = False
-    ) -> contextlib.AbstractAsyncContextManager[OpenedFile]:
-        """One of its files, as it comes, or a directory as tar.gz; see `InstanceFileTransfers.opened`."""
-
-    @property
-    def file_limits(self) -> FilesSection: ...
-
-    def require_changeable(self, id: str) -> None:
-        """Whether its files can be changed now. NOT_FOUND, NODE_OFFLINE, NOT_SUPPORTED."""
-
-    async def change_files(self, id: str, change: FileChange, body: FileBody | None = None) -> ChangedFiles:
-        """Change one of its files; see `InstanceFileTransfers.change`."""
 
 
 _REVOKED_KEPT: Final = 100

@@ -10,16 +10,16 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from corral.controller.http.messages.call import ApiCall, Name, NoQuery, RequestBody
-from corral.controller.http.pipeline.api_context import (
+from corral.controller.http.pipeline.api_context import ProcessContext
+from corral.controller.http.pipeline.route_table import Act, Read, Route
+from corral.controller.http.pipeline.scoping import Scoping
+from corral.controller.http.pipeline.term_ports import (
     ClusterControl,
     InstanceControl,
     IssuedCertificate,
     LeaderView,
     MemberView,
-    ProcessContext,
 )
-from corral.controller.http.pipeline.route_table import Act, Read, Route
-from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.http.resources.probes import notes_of
 from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live_nodes import LiveNodes

@@ -11,8 +11,9 @@ import msgspec
 
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
 from corral.controller.http.messages.paging import Page, PageQuery, everything, page_of
-from corral.controller.http.pipeline.api_context import ClusterControl, ProcessContext
+from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.pipeline.route_table import Mutate, Read, Route
+from corral.controller.http.pipeline.term_ports import ClusterControl
 from corral.controller.sessions.enrolment import new_join_token
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.collections import JOIN_TOKENS

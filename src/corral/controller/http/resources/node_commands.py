@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from corral.controller.http.messages.call import ApiCall, Caller, NoQuery
-from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.attempts import Attempt
 from corral.controller.http.pipeline.authentication import authorise
 from corral.controller.http.pipeline.route_table import Once, Route
 from corral.controller.http.pipeline.scoping import ANY
+from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.instances.command_execution import (
     CommandError,
     CommandOutput,

@@ -9,10 +9,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody, Text
-from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.authentication import authorise
 from corral.controller.http.pipeline.route_table import Mutate, Route
 from corral.controller.http.pipeline.scoping import Scoping, check_scope
+from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.drain_dry_runs import drain_described, stranded_groups
 from corral.controller.http.resources.dry_runs import ConfirmedOrDry, DryRunShape, dry_mutation
 from corral.controller.http.resources.instances.instance_changes import workspace

@@ -11,9 +11,9 @@ from msgspec import UNSET, UnsetType
 from corral.controller.http.messages.call import ApiCall, Confirmed, NoQuery, RequestBody, Text
 from corral.controller.http.messages.list_pages import ITEMS_A_REQUEST, SummaryPage
 from corral.controller.http.messages.paging import Page
-from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_table import Mutate, Read, Route
 from corral.controller.http.pipeline.scoping import Scoping
+from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.dry_runs import (
     ConfirmedOrDry,
     DryRunShape,

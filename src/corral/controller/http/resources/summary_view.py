@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from corral.controller.http.pipeline.api_context import InstanceControl
+from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.workload.service import Workloads

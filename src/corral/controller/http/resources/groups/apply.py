@@ -10,9 +10,9 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
-from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_handlers import Describe
 from corral.controller.http.pipeline.route_table import Build, Route
+from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.dry_runs import MOST_DECISIONS, PlannedShape, planned_shape
 from corral.controller.http.resources.groups.group_changes import writing
 from corral.controller.http.resources.groups.group_schemas import audited

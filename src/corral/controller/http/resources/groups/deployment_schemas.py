@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from corral.controller.http.messages.call import RequestBody, Text
 from corral.controller.http.messages.list_pages import Choices, Ids, SearchText
 from corral.controller.http.messages.paging import PageQuery
-from corral.controller.http.pipeline.api_context import InstanceControl
+from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.instances.deployments import deployment_progress_of
 from corral.controller.state.cluster_state import StoredRecord
 from corral.domain.groups.deployments import DeploymentFailure, DeploymentRecord, DeploymentState

@@ -11,9 +11,9 @@ import msgspec
 from corral.controller.http.messages.call import ApiCall, Confirmed, NoQuery
 from corral.controller.http.messages.list_pages import chosen, has_text, named_ids
 from corral.controller.http.messages.paging import Page, decode_cursor, encode_cursor
-from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_table import Mutate, Read, Route
 from corral.controller.http.pipeline.scoping import Scoping
+from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.dry_runs import (
     ConfirmedOrDry,
     DryRunShape,

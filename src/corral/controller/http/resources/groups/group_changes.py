@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from corral.controller.http.messages.call import ApiCall
-from corral.controller.http.pipeline.api_context import InstanceControl
+from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.groups.group_schemas import audited, group_shape
 from corral.controller.http.resources.instances.instance_changes import workspace
 from corral.controller.instances.workspace import Workspace

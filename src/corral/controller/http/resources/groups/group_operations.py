@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from corral.controller.http.messages.call import ApiCall, GivenText, NoQuery, RequestBody
-from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_table import Mutate, Route
+from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.dry_runs import (
     ConfirmedOrDry,
     DryRunQuery,

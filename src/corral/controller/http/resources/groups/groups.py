@@ -15,7 +15,6 @@ from corral.controller.http.meanings import explain_fields
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
 from corral.controller.http.messages.list_pages import ITEMS_A_REQUEST, SummaryPage
 from corral.controller.http.messages.paging import Page
-from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_handlers import Describe
 from corral.controller.http.pipeline.route_table import Build, Mutate, Read, Route
 from corral.controller.http.pipeline.scoping import (
@@ -23,6 +22,7 @@ from corral.controller.http.pipeline.scoping import (
     refuse_document_outside,
     refuse_references_outside,
 )
+from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.dry_runs import (
     ConfirmedOrDry,
     DryRunQuery,

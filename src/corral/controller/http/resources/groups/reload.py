@@ -8,8 +8,8 @@ import msgspec
 
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
 from corral.controller.http.messages.responses import DocumentError, document_error
-from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_table import Act, Route
+from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.groups.apply import (
     GroupChange,
     group_change,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from corral.controller.consoles.service import Consoles
-from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.attempts import Attempt, may_have_arrived
+from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.instances.instance_commands import CommandTarget, SentLine
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import InstanceId

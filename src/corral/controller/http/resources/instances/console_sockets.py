@@ -11,13 +11,13 @@ from corral.controller.consoles.stream_messages import ConsoleMessage
 from corral.controller.http.messages.call import ApiCall, RequestBody
 from corral.controller.http.messages.request_decoder import BodyDecoder
 from corral.controller.http.messages.responses import ApiResponse, ErrorDetail, encode
-from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.attempts import Attempts
 from corral.controller.http.pipeline.authentication import authorise
 from corral.controller.http.pipeline.idempotency import line_guard
 from corral.controller.http.pipeline.route_handlers import DialogueOver, WriteText
 from corral.controller.http.pipeline.route_table import Route, Socket
 from corral.controller.http.pipeline.scoping import Scoping, check_scope
+from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.instances import command_input as commanding
 from corral.controller.http.resources.instances.console_pages import CONSOLE
 from corral.controller.http.resources.instances.consoles import (

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from corral.controller.http.messages.call import ApiCall, Query
-from corral.controller.http.pipeline.api_context import InstanceControl
+from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.instances.instance_schemas import (
     InstanceShape,
     InstanceView,

@@ -15,9 +15,9 @@ from corral.controller.distribution.instance_files import is_digest
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
 from corral.controller.http.messages.uploads import ReceivedForm
 from corral.controller.http.pipeline.admission import parse_match
-from corral.controller.http.pipeline.api_context import FileDistribution
 from corral.controller.http.pipeline.route_handlers import ActHandler
 from corral.controller.http.pipeline.route_table import Act, FormUpload, Route, path_id
+from corral.controller.http.pipeline.term_ports import FileDistribution
 from corral.controller.http.resources.instances.instance_files import Directory, FilePath, InstanceFileQuery
 from corral.controller.modules.module_service import Modules
 from corral.controller.state.cluster_state import ClusterState

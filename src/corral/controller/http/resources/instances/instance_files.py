@@ -14,10 +14,10 @@ import msgspec
 from corral.controller.distribution.instance_file_transfers import OpenedFile
 from corral.controller.distribution.instance_files import ListedFile, WalkRequest
 from corral.controller.http.messages.call import ApiCall, Query, TicketedQuery
-from corral.controller.http.pipeline.api_context import FileDistribution
 from corral.controller.http.pipeline.authentication import authorise
 from corral.controller.http.pipeline.route_table import Download, Read, Route
 from corral.controller.http.pipeline.sse_stream import Content, Write
+from corral.controller.http.pipeline.term_ports import FileDistribution
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.templates.file_origins import FileOrigins, OriginKind, no_origin, origins_of
 from corral.controller.templates.library import TemplateLibrary

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
-from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_table import Mutate, Route
+from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.instances.instance_schemas import InstanceShape, InstanceView
 from corral.controller.http.resources.instances.instances import changing, the_instance
 from corral.controller.instances.instance_addresses import set_host_address

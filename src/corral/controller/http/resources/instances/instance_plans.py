@@ -9,11 +9,12 @@ import msgspec
 
 from corral.controller.consoles.service import Consoles
 from corral.controller.http.messages.call import ApiCall, NoQuery, Query, RequestBody, Text
-from corral.controller.http.pipeline.api_context import FileDistribution, ProcessContext
+from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.pipeline.authentication import authorise
 from corral.controller.http.pipeline.route_handlers import Describe
 from corral.controller.http.pipeline.route_table import Build, Read, Route
 from corral.controller.http.pipeline.scoping import Scoping, check_scope
+from corral.controller.http.pipeline.term_ports import FileDistribution
 from corral.controller.http.resources.templates.template_schemas import (
     ChangedTemplate,
     changed,

@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.http.pipeline.api_context import InstanceControl, ProcessContext
+from corral.controller.http.pipeline.api_context import ProcessContext
+from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.workload.service import Workloads

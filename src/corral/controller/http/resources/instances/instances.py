@@ -12,10 +12,10 @@ from corral.controller.consoles.service import Consoles
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody, Text
 from corral.controller.http.messages.list_pages import ITEMS_A_REQUEST, SummaryPage
 from corral.controller.http.messages.paging import Page
-from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.attempts import Attempt
 from corral.controller.http.pipeline.route_table import Mutate, Once, Read, Route
 from corral.controller.http.pipeline.scoping import Scoping, refuse_start_outside
+from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.dry_runs import DryRun, DryRunShape, described, dry_mutation
 from corral.controller.http.resources.instances import command_input as commanding
 from corral.controller.http.resources.instances.instance_changes import (

@@ -9,7 +9,6 @@ import msgspec
 from corral.controller.distribution.node_caches import SyncAnswer
 from corral.controller.http.messages.call import ApiCall, NoQuery, Query, RequestBody, TicketedQuery
 from corral.controller.http.messages.paging import Page, PageQuery, page_of_sorted
-from corral.controller.http.pipeline.api_context import FileDistribution
 from corral.controller.http.pipeline.route_table import (
     Act,
     Download,
@@ -19,6 +18,7 @@ from corral.controller.http.pipeline.route_table import (
 )
 from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.http.pipeline.sse_stream import Content
+from corral.controller.http.pipeline.term_ports import FileDistribution
 from corral.controller.http.resources.templates.template_schemas import (
     ONE,
     TWO,

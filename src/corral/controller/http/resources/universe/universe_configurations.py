@@ -8,10 +8,10 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from corral.controller.http.messages.call import ApiCall, Confirmed, NoQuery, RequestBody
-from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.route_handlers import Describe
 from corral.controller.http.pipeline.route_table import Build, Mutate, Read, Route
 from corral.controller.http.pipeline.scoping import Scoping, check_scope
+from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.dry_runs import ConfirmedOrDry, DryRunQuery
 from corral.controller.http.resources.groups.group_changes import the_group, writing
 from corral.controller.http.resources.groups.groups import Cascade, create_group, delete_group, revision

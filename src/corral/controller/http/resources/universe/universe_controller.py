@@ -6,9 +6,10 @@ import os
 from typing import Any, Final
 
 from corral.controller.http.messages.call import ApiCall, NoQuery
-from corral.controller.http.pipeline.api_context import ClusterControl, InstanceControl, ProcessContext
+from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.pipeline.route_table import Act, Read, Route
 from corral.controller.http.pipeline.scoping import Scoping
+from corral.controller.http.pipeline.term_ports import ClusterControl, InstanceControl
 from corral.controller.http.resources.groups.reload import ReloadInput, ReloadShape, reload_documents
 from corral.controller.http.resources.instances.instance_schemas import InstanceView
 from corral.controller.http.resources.universe.universe_schemas import (

@@ -10,10 +10,10 @@ from msgspec import UNSET, UnsetType
 
 from corral.controller.consoles.service import Consoles
 from corral.controller.http.messages.call import ApiCall, NoQuery, Query, RequestBody
-from corral.controller.http.pipeline.api_context import InstanceControl
 from corral.controller.http.pipeline.attempts import Attempt
 from corral.controller.http.pipeline.route_table import Mutate, Once, Read, Route
 from corral.controller.http.pipeline.scoping import Scoping
+from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.instances.instance_changes import AwaitRunning, placing
 from corral.controller.http.resources.instances.instance_patches import (
     HostAddress,

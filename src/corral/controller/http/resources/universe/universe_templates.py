@@ -10,11 +10,12 @@ import msgspec
 
 from corral.controller.distribution.node_caches import SyncAnswer
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody, TicketedQuery
-from corral.controller.http.pipeline.api_context import FileDistribution, ProcessContext
+from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.pipeline.route_handlers import Describe
 from corral.controller.http.pipeline.route_table import Act, Build, Download, Read, Route, Upload
 from corral.controller.http.pipeline.scoping import Scoping, covers_template
 from corral.controller.http.pipeline.sse_stream import Content
+from corral.controller.http.pipeline.term_ports import FileDistribution
 from corral.controller.http.resources.templates.template_files import (
     FileQuery,
     edit_turn,

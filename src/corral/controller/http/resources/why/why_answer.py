@@ -9,7 +9,8 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.http.pipeline.api_context import InstanceControl, ProcessContext
+from corral.controller.http.pipeline.api_context import ProcessContext
+from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.decisions import DecisionShape, worded
 from corral.controller.http.resources.why.decision_history import DecisionHistory
 from corral.controller.instances.plan_view import WorkspaceView
