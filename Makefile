@@ -14,7 +14,7 @@ ROUNDS ?= 20
 MINUTES ?= 30
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 # Whole files, in the order of tests/conftest.py: the longest first.
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 4
 
 .PHONY: up down setup test system unit coverage durations check hooks bench traps docs wire lock soak clean
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import faulthandler
+import functools
 import gc
+import inspect
 import json
 import os
 import pathlib
 import shutil
+import sys
 import tempfile
 
 import hypothesis
@@ -19,6 +25,7 @@ pytest_plugins = ["corral.testing.pytest_plugin"]
 DURATIONS = pathlib.Path(__file__).parent / "durations.json"
 UNKNOWN_SECONDS = 10.0
 """A file that was not measured yet may be a long one."""
+STUCK_SECONDS = 60
 ALL_ITEMS = pytest.StashKey[list[pytest.Item]]()
 SHOWN_LINES = 60
 """Of what a failed test wrote: what it was about to do is at the end."""
@@ -55,10 +62,53 @@ def pytest_collection():
 def pytest_collection_modifyitems(config, items):
     """Workers take whole files in this order: the longest first, or one of them would be alone with it in the end."""
     config.stash[ALL_ITEMS] = list(items)  # before a mark chooses among them
+    for item in items:
+        if inspect.iscoroutinefunction(getattr(item, "obj", None)):
+            item.obj = limited(item.obj, seconds_of(item))
     if not hasattr(config, "workerinput"):
         return
     seconds = json.loads(DURATIONS.read_text())
     items.sort(key=lambda item: -seconds.get(item.nodeid.partition("::")[0], UNKNOWN_SECONDS))
+
+
+def seconds_of(item):
+    """The limit of a test."""
+    marker = item.get_closest_marker("timeout")
+    return float(marker.args[0] if marker and marker.args else item.config.getini("timeout"))
+
+
+def limited(test, seconds):
+    """A test that is cancelled at its limit: a loop of uvloop does not hand on what the signal of a timeout raises."""
+
+    @functools.wraps(test)
+    async def run(*arguments, **fixtures):
+        async with asyncio.timeout(seconds):
+            return await test(*arguments, **fixtures)
+
+    return run
+
+
+@contextlib.contextmanager
+def ended_after(seconds):
+    """Whoever hangs in spite of its limit, such as for a thread that a loop waits for when it is closed, ends its worker:
+    else the whole run would hang."""
+    faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item):
+    with ended_after(seconds_of(item) + STUCK_SECONDS):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item):
+    with ended_after(seconds_of(item) + STUCK_SECONDS):
+        return (yield)
 
 
 def last_lines(text, most=SHOWN_LINES):

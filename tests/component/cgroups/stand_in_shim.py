@@ -1,7 +1,7 @@
 """In place of a shim: a subreaper that starts what it is told and reaps what it inherits.
 
 Reads lines of JSON `{"files": [...], "argv": [...], "env": {...}}`; each child is moved into the files'
-groups before it executes. Answers each with the child's pid.
+groups before it executes. Answers each with the child's pid, before the child can say anything itself.
 """
 
 import ctypes
@@ -28,16 +28,16 @@ def start(order):
             os._exit(127)
     for file in order["files"]:
         pathlib.Path(file).write_text(str(pid))
+    print(pid, flush=True)
     os.close(waits)
     os.close(opens)
-    return pid
 
 
 def main():
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps for us
     for line in sys.stdin:
-        print(start(json.loads(line)), flush=True)
+        start(json.loads(line))
 
 
 main()
