@@ -74,7 +74,7 @@ def pytest_collection_modifyitems(config, items):
 def seconds_of(item):
     """The limit of a test."""
     marker = item.get_closest_marker("timeout")
-    return float(marker.args[0] if marker and marker.args else item.config.getini("timeout"))
+    return float(marker.args[0] if marker and marker.args else item.config.getini("timeout") or STUCK_SECONDS)
 
 
 def limited(test, seconds):

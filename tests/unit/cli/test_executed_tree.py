@@ -14,6 +14,10 @@ from corral.cli.main import cli
 WITHOUT_API = {"version", "cluster shutdown"}
 """Commands that only print something they know."""
 OF_THE_CLUSTER = {
+    "instance mkdir PATH",
+    "instance mv PATH",
+    "instance rm PATH",
+    "instance unpack PATH",
     "catalog add --from",
     "instance cat PATH",
     "instance files PATH",

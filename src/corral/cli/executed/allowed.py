@@ -24,13 +24,14 @@ ALLOWED: Final[Mapping[str, str]] = {
     "crash": "get list",
     "deploy": "",
     "deployment": "cancel get list pause promote resume rollback why",
-    "event": "list",
+    "event": "list types",
     "export": "",
     "group": (
         "delete get hold list maintenance registry release reload restart revisions scale start unpause"
     ),
     "instance": (
-        "cat command create delete files get kill list logs plan restart runs save search start stop"
+        "cat command commands create delete files get kill list logs mkdir mv plan restart rm runs save search start stop "
+        "unpack"
     ),
     "logs": "controller daemon level request",
     "module": (
@@ -82,6 +83,10 @@ REFUSED: Final[Mapping[str, str]] = {
     "import universe": _FILES,
     "instance console": _TERMINAL,
     "instance download": _FILES,
+    "instance edit": _TERMINAL,
+    "instance pull": _FILES,
+    "instance push": _FILES,
+    "instance put": _FILES,
     "local command": _HERE,
     "local kill": _HERE,
     "local list": _HERE,
@@ -124,7 +129,7 @@ _NAMED: Final = {
     "follow": _ENDLESS,
 }
 _PATH: Final = re.compile(r"(?<![A-Z])(FILE|DIR|DIRECTORY|ARCHIVE)(?![A-Z])")
-_OF_INSTANCES: Final = frozenset({"instance files"})
+_OF_INSTANCES: Final = frozenset({"instance files", "instance unpack"})
 """Commands whose directories are those of an instance."""
 
 

@@ -215,16 +215,16 @@ class _Intake:
 async def received_form(
     source: AsyncIterator[bytes],
     *,
-    content_type: str,
+    content_type: str | None,
     directory: pathlib.Path,
     limit: int,
     small: Mapping[str, int],
 ) -> AsyncIterator[ReceivedForm]:
-    """Take a form in, or a bare file. `small` names the other parts and how large each may be. Without a content type it
-    is a bare file, and may be empty.
+    """Take a form in, or a bare file. `small` names the other parts and how large each may be. `content_type` None: it is a
+    bare file, and may be empty.
 
     BAD_REQUEST, UNKNOWN_FIELD, MISSING_FIELD, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, DISK_FULL."""
-    boundary = require_form(content_type) if content_type else None
+    boundary = require_form(content_type) if content_type is not None else None
     spool = _Spool(directory, limit=limit)
     try:
         await spool.open()
@@ -235,7 +235,7 @@ async def received_form(
                 await intake.add(piece)
         else:
             await _read(FormReader(boundary), source, intake)
-        if not spool.size and content_type:
+        if not spool.size and content_type is not None:
             raise Rejected(
                 Code.MISSING_FIELD, "no file was sent", hint="send it as the part 'file'", field=FILE
             )

@@ -277,10 +277,9 @@ class IntakeServer:
     async def _received(self, admitted: AdmittedRequest) -> AsyncIterator[ReceivedForm]:
         """The form, whole; what ends a stream of this caller ends its coming in, too."""
         request, leading, small = admitted.request, admitted.leading, self._route.small
-        content_type = request.header(b"content-type") or ""
-        if self._route.bare:
+        content_type = None if self._route.bare else request.header(b"content-type") or ""
+        if content_type is None:
             request.require_bytes()
-            content_type = ""
         else:
             require_form(content_type)
             request.require_plain()
