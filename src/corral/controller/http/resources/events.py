@@ -229,7 +229,7 @@ async def stream_events(
     if query.with_ is not None:
         selection = msgspec.structs.replace(
             selection,
-            resources=EventResources(view, selection.redacted),
+            resources=EventResources(view),
             reads=resource_filter(call.caller.access),
         )
     after = _position(call.last_event_id, query.after)

@@ -103,11 +103,9 @@ _SUMMARISE: Final[Mapping[ResourceKind, Callable[[SummaryView, Any], msgspec.Str
 
 @dataclass(frozen=True)
 class EventResources:
-    """The resources of events, for all readers to whom the same is shown. Those of two streams are equal, so that frames
-    are shared."""
+    """The resources of events, as every reader may see them. Those of two streams are equal, so that frames are shared."""
 
     view: SummaryView
-    redacted: bool
 
     def of(self, event: Event) -> EventResource | None:
         """The resource as it is now; None for an event that is about none."""
@@ -117,9 +115,8 @@ class EventResources:
         stored = _mirror(self.view.state, kind).find(event.subject)
         if stored is None:
             return EventResource(kind=kind, id=event.subject, revision=self.view.state.number, summary=None)
-        summary = _SUMMARISE[kind](self.view, stored)
-        shown = redacted(summary) if self.redacted else summary
-        return EventResource(kind=kind, id=event.subject, revision=stored.revision, summary=shown)
+        summary = redacted(_SUMMARISE[kind](self.view, stored))
+        return EventResource(kind=kind, id=event.subject, revision=stored.revision, summary=summary)
 
 
 def _mirror(state: ClusterState, kind: ResourceKind) -> Mirror[Any]:
