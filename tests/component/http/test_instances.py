@@ -258,7 +258,13 @@ async def test_a_command_is_taken_or_refused_in_the_nodes_words(client: httpx.As
     record = await rig.instance()
     node = rig.sessions.links[record.node]
     taken = await client.post(f"{INSTANCES}/{record.id}/command", json={"command": "say hello"})
-    assert (taken.status_code, taken.json()) == (200, {"id": record.id, "command": "say hello"})
+    assert taken.status_code == 200
+    assert taken.json() == {
+        "id": record.id,
+        "command": "say hello",
+        "incarnation": record.incarnation,
+        "offset": 0,
+    }
     assert node.commands == ["say hello"]
     (entry,) = await rig.audits("instances.command")
     assert entry["after"] == {"command": "say hello"}

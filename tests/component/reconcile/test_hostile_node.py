@@ -131,6 +131,12 @@ HOSTILE = {
         save_files_failed=[wire.SaveFilesFailed(request_id="x", error_message=LARGE)]
     ),
     "instance_file_tree": answers(instance_file_tree=[wire.InstanceFileTree(request_id="x")]),
+    "instance_files_answer": answers(
+        instance_files_answer=[wire.InstanceFilesAnswer(request_id="x", error=LARGE, sha256=LARGE)]
+    ),
+    "node_command_result": answers(
+        node_command_result=[nodes.NodeCommandResult(request_id="x", lines=[LARGE], error_code=LARGE)]
+    ),
     "instance_file_content": answers(instance_file_content=[wire.InstanceFileContent(request_id=LARGE)]),
     "cache_status": answers(cache_status=[plans.CacheStatus(request_id="x"), plans.CacheStatus()]),
     "module_state_update": answers(
