@@ -7,6 +7,7 @@ import time
 
 import httpx
 import pyotp
+import pytest
 from live_site import LOGIN, OTHER, PASSWORD, PROVIDER, LiveSite
 from playwright.sync_api import Browser, Locator, Page, expect
 from watched_pages import Watched, watched
@@ -106,6 +107,7 @@ def test_somebody_logs_in_by_keyboard_and_out_in_all_tabs(person: Watched, site:
     assert PASSWORD not in page.content()
 
 
+@pytest.mark.system
 def test_a_second_factor_is_set_up_and_asked_for(person: Watched, site: LiveSite) -> None:
     user = site.user("bea")
     page = person.open()
@@ -143,6 +145,7 @@ def test_a_second_factor_is_set_up_and_asked_for(person: Watched, site: LiveSite
     expect(page.locator(".by")).to_have_text("password and second factor")
 
 
+@pytest.mark.system
 def test_a_recovery_code_replaces_the_app_once_and_removes_the_second_factor(
     person: Watched, site: LiveSite
 ) -> None:
@@ -165,6 +168,7 @@ def test_a_recovery_code_replaces_the_app_once_and_removes_the_second_factor(
     expect(page.get_by_text("Set up a second factor")).to_be_visible()
 
 
+@pytest.mark.system
 def test_a_password_of_an_administrator_is_changed_at_the_first_login_and_by_its_owner_later(
     person: Watched, site: LiveSite
 ) -> None:
@@ -199,6 +203,7 @@ def test_a_password_of_an_administrator_is_changed_at_the_first_login_and_by_its
     expect_account(page, user)
 
 
+@pytest.mark.system
 def test_a_delayed_login_counts_down_until_it_may_be_tried_again(person: Watched, site: LiveSite) -> None:
     user = site.user("emma")
     page = person.open()
@@ -225,6 +230,7 @@ def test_a_delayed_login_counts_down_until_it_may_be_tried_again(person: Watched
     expect_account(page, user)
 
 
+@pytest.mark.system
 def test_the_login_of_a_command_line_is_approved_or_refused(person: Watched, site: LiveSite) -> None:
     user = site.user("iris")
     page = person.open()
@@ -252,6 +258,7 @@ def test_the_login_of_a_command_line_is_approved_or_refused(person: Watched, sit
     assert answer.json()["user"] == user
 
 
+@pytest.mark.system
 def test_somebody_logs_in_with_a_provider(person: Watched, site: LiveSite) -> None:
     page = person.open("/login")
     page.get_by_role("button", name=f"Log in with {PROVIDER}").click()
@@ -292,6 +299,7 @@ def test_a_login_with_the_provider_begins_where_the_provider_sends_people_back(
     expect(page).to_have_url(f"{site.url}/login")
 
 
+@pytest.mark.system
 def test_a_session_that_was_ended_elsewhere_leads_to_the_login_at_the_next_action(
     person: Watched, browser: Browser, site: LiveSite
 ) -> None:

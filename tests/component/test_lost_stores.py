@@ -118,6 +118,7 @@ async def test_a_store_without_its_write_ahead_log_is_noticed_and_accepted_only_
     await cluster.controller()
 
 
+@pytest.mark.system
 async def test_the_write_ahead_log_of_a_killed_controller_is_missed(scratch):
     data = scratch / "controller"
     listen = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
@@ -177,6 +178,7 @@ async def test_a_lost_token_is_replaced_beside_the_controller_and_audited(cluste
         await again.app.stop()
 
 
+@pytest.mark.system
 async def test_no_token_is_made_where_another_controller_leads(cluster, postgres, scratch):
     async with postgres.database() as url:
         leader = await cluster.controller(store__url=url, **LEASE)

@@ -57,6 +57,7 @@ async def dump_of(pid: int, logs: pathlib.Path) -> pathlib.Path:
     return min(await eventually(asked, state=lambda: list(logs.iterdir())))
 
 
+@pytest.mark.system
 async def test_a_controller_writes_its_threads_and_tasks_and_goes_on(tmp_path):
     data = tmp_path / "controller"
     listen = ["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]
@@ -143,6 +144,7 @@ def test_what_a_task_awaits_is_named_by_type_and_state():
     loop.close()
 
 
+@pytest.mark.system
 async def test_many_signals_leave_few_dumps_and_a_living_process(blocked):
     process, logs, _ = blocked
     for _ in range(5000):

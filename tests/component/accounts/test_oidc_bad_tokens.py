@@ -264,6 +264,7 @@ async def test_a_token_without_key_id_is_checked_with_the_keys_of_its_kind(tmp_p
         assert (await log_in(login_with(provider.issuer, tmp_path), provider)).bindings
 
 
+@pytest.mark.system
 async def test_a_provider_may_change_its_keys(tmp_path: pathlib.Path) -> None:
     async with ScriptedProvider() as provider:
         login = login_with(provider.issuer, tmp_path)

@@ -31,6 +31,7 @@ def agree(location: str, subject: str) -> CallbackQuery:
     return CallbackQuery(code=query["code"], state=query["state"])
 
 
+@pytest.mark.system
 async def test_a_person_logs_in_with_a_published_provider(tmp_path: pathlib.Path) -> None:
     async with published_provider(tmp_path) as issuer:
         login = login_with(issuer, tmp_path)

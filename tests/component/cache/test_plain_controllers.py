@@ -126,6 +126,7 @@ async def test_another_version_than_the_plan_names_is_never_used(scratch):
         assert node.cache.status().templates == []
 
 
+@pytest.mark.system
 async def test_an_archive_with_another_digest_than_it_says_is_never_used(scratch):
     data = archive(FILES)
     peer = Peer()
@@ -147,6 +148,7 @@ async def test_an_archive_with_a_path_that_leads_elsewhere_is_refused_for_good(s
     assert "evil" in str(error)
 
 
+@pytest.mark.system
 async def test_a_controller_that_never_answers_is_given_up_in_time(scratch):
     peer = Peer()
     async with connected(scratch, peer, answer_seconds=0.05) as node:

@@ -177,6 +177,7 @@ async def test_a_hash_that_is_none_never_becomes_a_path(node, hash):
     assert error.code is Code.INVALID_FIELD
 
 
+@pytest.mark.system
 @pytest.mark.trap("T9")
 async def test_a_cut_transfer_goes_on_where_it_stopped_by_itself(cluster, proxy, scratch):
     async with CacheNode(scratch / "n1", link_wait=20) as node:
@@ -196,6 +197,7 @@ async def test_a_cut_transfer_goes_on_where_it_stopped_by_itself(cluster, proxy,
         assert proxy.forwarded_bytes - before < 22 * MEGABYTE
 
 
+@pytest.mark.system
 @pytest.mark.trap("T9")
 async def test_a_cut_for_good_is_an_error_and_the_next_attempt_goes_on(cluster, proxy, scratch):
     controller = await cluster.controller(via=proxy)
@@ -294,6 +296,7 @@ async def test_an_uploaded_artifact_comes_from_the_controller_by_its_digest(clus
     assert caught.value.code is Code.ARTIFACT_NOT_FOUND
 
 
+@pytest.mark.system
 @pytest.mark.trap("T9")
 @pytest.mark.parametrize("size", [200_000, 9 * MEGABYTE], ids=["in a bundle", "in pieces"])
 async def test_a_controller_that_sends_wrong_bytes_again_and_again_is_given_up(cluster, node, size):

@@ -114,6 +114,7 @@ async def test_a_signal_to_a_run_of_which_nothing_is_left_is_harmless(machine):
     assert machine.cgroups.pids("lobby-unheard-of.1024") == []
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("program", [FAMILY, CROWD, RUNNERS], ids=["family", "crowd", "runners"])
 async def test_a_kill_leaves_nobody_whatever_the_run_does_to_escape(machine, program):
     for _ in range(3):

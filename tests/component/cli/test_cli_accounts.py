@@ -8,11 +8,14 @@ import pathlib
 import subprocess
 from collections.abc import Callable
 
+import pytest
+
 from corral.testing.cluster import LocalCluster
 
 Corral = Callable[..., subprocess.CompletedProcess[str]]
 
 
+@pytest.mark.system
 async def test_an_administrator_gives_a_colleague_some_groups(tmp_path: pathlib.Path, corral: Corral) -> None:
     async with LocalCluster(tmp_path / "cluster") as cluster:
         api = await cluster.controller()

@@ -111,6 +111,7 @@ async def test_each_of_forty_wrong_documents_is_named_and_nothing_changes(
     assert await names(controller) == set()
 
 
+@pytest.mark.system
 async def test_a_folder_is_applied_shown_exported_and_deleted(
     tmp_path: pathlib.Path, run: Run, controller: LocalController
 ) -> None:
@@ -231,6 +232,7 @@ async def test_a_diff_says_what_apply_would_refuse(
     assert "env.B (with a restart): " in dry.stdout
 
 
+@pytest.mark.system
 async def test_a_prune_says_what_it_stops_and_not_that_nothing_was_done(
     corral: Corral, tmp_path: pathlib.Path
 ) -> None:

@@ -51,6 +51,7 @@ def write(path: pathlib.Path, *documents: dict[str, Any]) -> str:
     return str(path)
 
 
+@pytest.mark.system
 async def test_a_wait_ends_when_each_group_has_what_it_wants(
     tmp_path: pathlib.Path, home: dict[str, str], api: LocalController
 ) -> None:
@@ -91,6 +92,7 @@ async def test_a_wait_ends_when_each_group_has_what_it_wants(
     assert [each["name"] for each in (await api.call("GET", "/api/v1/groups"))["items"]] == ["base"]
 
 
+@pytest.mark.system
 async def test_a_wait_says_why_groups_are_short_and_which_have_no_prospect(
     tmp_path: pathlib.Path, home: dict[str, str], api: LocalController
 ) -> None:
@@ -119,6 +121,7 @@ async def test_a_wait_says_why_groups_are_short_and_which_have_no_prospect(
     assert (code, "nothing to wait for" in err) == (2, True)
 
 
+@pytest.mark.system
 async def test_an_interrupted_wait_leaves_what_was_applied(
     tmp_path: pathlib.Path, home: dict[str, str], api: LocalController
 ) -> None:

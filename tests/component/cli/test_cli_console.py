@@ -93,6 +93,7 @@ def test_a_search_goes_on_over_all_runs_and_backwards(corral: Corral, server: St
     assert (wrong.returncode, "--all-runs" in wrong.stderr) == (2, True)
 
 
+@pytest.mark.system
 def test_lines_before_an_offset_and_around_a_time_are_a_page_of_logs(
     corral: Corral, console: Console, server: StandIn
 ) -> None:

@@ -199,6 +199,7 @@ def test_a_wait_that_runs_out_or_is_interrupted_leaves_the_deployment_going(
     assert left.startswith("interrupted: only the wait ends, deployment 'dep-1' goes on; ")
 
 
+@pytest.mark.system
 def test_a_controller_that_is_away_for_a_while_is_waited_for(
     server: StandIn, corral: Corral, told: Callable[..., None]
 ) -> None:
@@ -218,6 +219,7 @@ def test_a_controller_that_is_away_for_a_while_is_waited_for(
     assert "the controller does not answer" in done.stderr
 
 
+@pytest.mark.system
 def test_an_order_goes_to_a_deployment_by_its_id_or_to_the_last_one_of_a_group(
     server: StandIn, corral: Corral
 ) -> None:

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import pytest
+
 from corral.domain.node_states import NodeState
 from corral.testing.cluster import LocalCluster
 
@@ -18,6 +20,7 @@ _SLEEPS = [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin
 _NOTHING = "(dry run: nothing was written)"
 
 
+@pytest.mark.system
 async def test_every_change_that_may_do_harm_is_shown_before_it_is_done(
     tmp_path: pathlib.Path, corral: Corral
 ) -> None:

@@ -583,6 +583,7 @@ def test_why_draws_nodes_conditions_and_the_chain(corral: Corral, server: StandI
     assert lines[5].endswith(" → crash.replace lobby")
 
 
+@pytest.mark.system
 def test_a_group_is_held_and_released(corral: Corral, server: StandIn) -> None:
     hold = {"by": "'admin'", "reason": "a new map", "since": "2026-01-01T00:00:00Z", "when_empty": True}
     server.answers["POST", "/api/v1/groups/lobby/hold"] = (200, GROUP)

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import pytest
+
 from corral.testing.cluster import LocalCluster
 
 Corral = Callable[..., subprocess.CompletedProcess[str]]
@@ -16,6 +18,7 @@ Corral = Callable[..., subprocess.CompletedProcess[str]]
 _SLEEPS = [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.read()"]
 
 
+@pytest.mark.system
 async def test_a_hold_is_shown_before_it_is_done_and_waited_for(
     tmp_path: pathlib.Path, corral: Corral
 ) -> None:

@@ -112,6 +112,7 @@ async def test_each_field_of_each_file_has_a_line_and_no_secret_is_in_one(
     assert PASSWORD not in json.dumps(result) + shown.stdout + shown.stderr
 
 
+@pytest.mark.system
 async def test_an_imported_folder_runs_and_the_second_import_changes_nothing(
     run: Run, cluster: LocalCluster, controller: LocalController, folder: pathlib.Path
 ) -> None:
@@ -202,6 +203,7 @@ async def test_a_copy_names_its_node_and_warns_where_several_could_take_the_inst
     assert f'"$DATA/static/world-1"  # on {found["node"]}, where it is\n' in again
 
 
+@pytest.mark.system
 async def test_what_was_changed_in_the_folder_is_imported_and_edits_are_not_undone(
     run: Run, controller: LocalController, folder: pathlib.Path
 ) -> None:

@@ -117,6 +117,7 @@ def test_a_schema_that_names_no_settings_is_shown_as_it_is(corral: Corral, serve
         assert 'what fits {"additionalProperties": {"type": "integer"}}' in shown
 
 
+@pytest.mark.system
 def test_a_long_setting_is_cut_among_other_facts_and_whole_by_itself(corral: Corral, server: StandIn) -> None:
     text = "x" * 5000
     server.answers["GET", f"{MODULES}/guest-book"] = (200, {**MODULE, "settings": {"text": text, "on": True}})

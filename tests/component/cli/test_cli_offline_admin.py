@@ -36,6 +36,7 @@ async def log_in(api: LocalController, person: Person, name: str, password: str)
     return (await person.run("login", api.url, "--user", name, "--password-file", file)).returncode
 
 
+@pytest.mark.system
 async def test_an_administrator_is_made_without_the_api_and_audited(
     cluster: LocalCluster, root: Person
 ) -> None:
@@ -69,6 +70,7 @@ async def test_an_administrator_is_made_without_the_api_and_audited(
     assert verified.returncode == 0, verified.stderr
 
 
+@pytest.mark.system
 async def test_a_user_who_is_there_gets_a_password_and_everything_back(
     cluster: LocalCluster, root: Person, tmp_path: pathlib.Path
 ) -> None:

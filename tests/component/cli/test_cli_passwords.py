@@ -77,6 +77,7 @@ async def test_an_administrator_gives_another_password_and_all_sessions_end(
     assert given.stdout == "user 'ada' has another password\n"
 
 
+@pytest.mark.system
 async def test_a_delay_after_failed_logins_is_shown_and_ended(
     api: LocalController, admin: Person, tmp_path: pathlib.Path
 ) -> None:
@@ -165,6 +166,7 @@ async def test_a_login_asks_for_a_code_of_the_second_factor(
     assert (await ada.json("whoami"))["session"]["authenticated_by"] == "RECOVERY_CODE"
 
 
+@pytest.mark.system
 async def test_recovery_codes_are_used_renewed_and_remove_the_second_factor(
     api: LocalController, tmp_path: pathlib.Path, clock: SteppedClock
 ) -> None:

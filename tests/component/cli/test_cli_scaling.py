@@ -44,6 +44,7 @@ def document(tokens: pathlib.Path, **fields: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.system
 async def test_a_group_follows_its_players_and_its_operator(tmp_path: pathlib.Path, corral: Corral) -> None:
     tokens = tmp_path / "tokens"
     async with LocalCluster(tmp_path / "cluster") as cluster:

@@ -23,6 +23,7 @@ async def ids(person: Person, *flags: str) -> set[str]:
     return {each["id"] for each in (await person.json("session", "list", *flags))["items"]}
 
 
+@pytest.mark.system
 async def test_somebody_sees_and_ends_the_own_sessions(api: LocalController, tmp_path: pathlib.Path) -> None:
     await make_user(api)
     ada, laptop, phone = [await logged_in(api, tmp_path / name) for name in ("ada", "laptop", "phone")]
@@ -47,6 +48,7 @@ async def test_somebody_sees_and_ends_the_own_sessions(api: LocalController, tmp
     assert (await ada.run("whoami")).returncode == 1
 
 
+@pytest.mark.system
 async def test_an_administrator_sees_and_ends_those_of_others(
     api: LocalController, tmp_path: pathlib.Path
 ) -> None:

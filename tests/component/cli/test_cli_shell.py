@@ -167,6 +167,7 @@ def test_lines_that_may_hold_a_secret_are_not_kept(line: str, kept: bool) -> Non
     assert may_be_kept(line) is kept
 
 
+@pytest.mark.system
 def test_in_a_pipe_lines_run_one_after_the_other_and_the_last_failure_is_the_exit_code(
     corral: Corral, pointed: dict[str, str]
 ) -> None:

@@ -138,6 +138,7 @@ def test_a_group_without_places_is_recorded_with_those_that_its_workload_reports
     assert "group 'arena': 2 are wanted by 'scale'; the scenario has them as 'min'" in done.stderr
 
 
+@pytest.mark.system
 def test_a_quiet_run_has_figures_only(offline, path):
     done = offline("simulate", "-q", path)
     assert done.stdout.splitlines()[0].startswith("GROUP")
@@ -159,6 +160,7 @@ def test_what_is_not_as_expected_ends_with_1_and_is_named(offline, path):
     assert offline("simulate", path, "--until", "2m").returncode == 0, "less has happened by then"
 
 
+@pytest.mark.system
 def test_the_same_seed_gives_the_same_bytes_in_any_process(offline):
     runs = [
         offline("simulate", "-", "-o", "json", input=NOISY, PYTHONHASHSEED=hashes) for hashes in ("1", "2")
@@ -169,6 +171,7 @@ def test_the_same_seed_gives_the_same_bytes_in_any_process(offline):
     assert other.stdout != runs[0].stdout
 
 
+@pytest.mark.system
 def test_only_chosen_groups_and_lines_are_shown(offline):
     done = offline("simulate", "-", "--group", "hub", "-n", "3", input=NOISY)
     lines = done.stdout.splitlines()

@@ -127,6 +127,7 @@ def test_no_line_of_help_is_cut_at_eighty_columns() -> None:
     assert cut == []
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("app", "later"),
     [

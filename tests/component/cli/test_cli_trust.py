@@ -64,6 +64,7 @@ async def test_the_environment_names_the_authority(
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.system
 async def test_what_is_wrong_with_the_trust_is_told_with_what_to_do(
     corral: Corral, controller: LocalController, bare: dict[str, Any], tmp_path: pathlib.Path
 ) -> None:

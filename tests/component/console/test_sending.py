@@ -160,6 +160,7 @@ async def test_nothing_is_sent_beyond_the_credit_until_it_is_acknowledged(node, 
     assert peer.largest_frame <= 132 * 1024
 
 
+@pytest.mark.system
 async def test_a_flood_does_not_starve_a_quiet_console(node, peer, written):
     await connected(node)
     flood, quiet = written("flood"), written("quiet")

@@ -114,6 +114,7 @@ async def test_stop_first_never_has_more_than_are_wanted(rollout):
     assert rollout.fewest_ready >= 2
 
 
+@pytest.mark.system
 async def test_players_are_waited_for_and_hold_up_nobody_else(rollout, site):
     await site.begin()
     await site.group(min=3, max_players=20, update={"min_healthy_seconds": 0})
@@ -137,6 +138,7 @@ async def test_players_are_waited_for_and_hold_up_nobody_else(rollout, site):
     await site.running(3)
 
 
+@pytest.mark.system
 async def test_a_failing_canary_is_taken_back_by_itself_and_the_command_names_it(rollout):
     before = await rollout.begin(min=3)
     rollout.servers.break_(2)

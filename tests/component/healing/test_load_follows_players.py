@@ -13,6 +13,7 @@ def quick(**fields):
     return {"min": 1, "max": 4, "max_players": 10, "scaling": scaling}
 
 
+@pytest.mark.system
 @pytest.mark.trap("T23")
 async def test_a_group_grows_with_its_players_and_shrinks_to_those_that_have_some(site):
     await site.begin()
@@ -38,6 +39,7 @@ async def test_a_group_grows_with_its_players_and_shrinks_to_those_that_have_som
     }
 
 
+@pytest.mark.system
 async def test_an_instance_with_players_outlives_every_wait_that_ends_an_empty_one(site):
     await site.begin()
     for name in ("lobby", "empty"):

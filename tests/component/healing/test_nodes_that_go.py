@@ -21,6 +21,7 @@ async def replaced(site, lost):
     return site.record(id)
 
 
+@pytest.mark.system
 async def test_a_node_that_is_back_in_time_goes_on_as_if_nothing_had_been(site):
     await site.begin()
     await site.group(min=3, disconnect=LATE)
@@ -38,6 +39,7 @@ async def test_a_node_that_is_back_in_time_goes_on_as_if_nothing_had_been(site):
     assert set(site.copies.seen) == {each.id for each in before}, "nothing was started in its place"
 
 
+@pytest.mark.system
 async def test_a_lost_instance_is_replaced_under_another_id_and_goes_when_it_is_back_and_empty(site):
     await site.begin()
     await site.group(min=2, disconnect=SOON)
@@ -54,6 +56,7 @@ async def test_a_lost_instance_is_replaced_under_another_id_and_goes_when_it_is_
     assert site.record(lost.id).exit.outcome == "stopped"
 
 
+@pytest.mark.system
 async def test_a_lost_instance_that_is_back_with_players_stays_and_its_empty_replacement_goes(site):
     await site.begin()
     await site.group(min=2, max_players=20, disconnect=SOON)
@@ -130,6 +133,7 @@ async def test_a_group_that_needs_at_most_one_copy_has_none_on_a_node_without_a_
     assert site.state.groups.require("lobby").record.failures == ()
 
 
+@pytest.mark.system
 @pytest.mark.trap("T11")
 async def test_in_a_partition_no_id_lives_twice_and_afterwards_each_place_is_taken_once(site):
     await site.begin()

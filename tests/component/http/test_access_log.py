@@ -197,6 +197,7 @@ async def test_requests_at_once_have_one_record_each(controller: LocalController
     assert [record["path"] for record in records] == [f"/api/v1/nodes/{name}" for name in names]
 
 
+@pytest.mark.system
 async def test_a_flood_is_counted_and_leaves_other_records_in_the_log(
     cluster: LocalCluster, logs: Logs
 ) -> None:

@@ -289,6 +289,7 @@ async def test_a_line_on_a_socket_with_an_id_is_acknowledged_with_it_and_sent_on
     assert len(sent_events(rig)) == 1
 
 
+@pytest.mark.system
 @pytest.mark.trap("T70")
 @pytest.mark.parametrize("point", ["the key is stored", "the line is sent", "the answer is stored"])
 async def test_a_controller_killed_when_leaves_a_line_that_comes_once(data: pathlib.Path, point: str) -> None:

@@ -101,6 +101,7 @@ async def test_a_node_that_is_back_soon_delays_a_follower_and_costs_it_nothing(
     assert [name for name, _ in told] == ["page", "run"] * 4 + ["page"]
 
 
+@pytest.mark.system
 @pytest.mark.trap("T74")
 @pytest.mark.parametrize("blocks", [False, True])
 async def test_what_lies_on_a_node_that_stays_away_is_late_and_is_told_when_it_is_back(

@@ -474,6 +474,7 @@ async def stalled_socket(rig: Rig, path: str) -> socket.socket:
     return sock
 
 
+@pytest.mark.system
 @pytest.mark.trap("T29")
 async def test_a_socket_that_is_not_read_delays_nobody_costs_little_and_is_cut_off(
     data: pathlib.Path,

@@ -110,6 +110,7 @@ async def test_every_guarded_route_tells_a_caller_without_a_token_what_to_send(r
             assert answer.headers["www-authenticate"].startswith("Bearer"), route.name
 
 
+@pytest.mark.system
 async def test_who_calls_is_asked_before_parameters_are_looked_at(rig: Rig) -> None:
     guarded = [route for route in GUARDED if route.name != "GET /api/v1/events/stream"]  # its ticket is one
     async with rig.client("") as nobody:

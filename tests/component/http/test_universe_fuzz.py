@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import httpx
+import pytest
 from http_rig import Rig
 from test_universe_configuration_routes import FULL
 
@@ -39,6 +40,7 @@ def bodies(chance: random.Random) -> list[bytes]:
     return [*BYTES, *(json.dumps(each).encode() for each in made)]
 
 
+@pytest.mark.system
 async def test_odd_bodies_are_refused_with_a_text_and_change_nothing(
     client: httpx.AsyncClient, rig: Rig
 ) -> None:

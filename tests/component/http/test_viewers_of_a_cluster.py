@@ -132,6 +132,7 @@ async def everything(controller: LocalController, role: Role) -> dict[str, str]:
     return found
 
 
+@pytest.mark.system
 @pytest.mark.trap("T91")
 async def test_no_mark_of_real_servers_reaches_a_viewer_and_an_operator_sees_them(
     cluster: LocalCluster,

@@ -172,6 +172,7 @@ async def test_error_reports_cannot_push_everybodys_history_out(controller, iden
     assert REPORTS_PER_MINUTE <= len(events["items"]) < 2 * REPORTS_PER_MINUTE
 
 
+@pytest.mark.system
 async def test_pongs_that_are_late_but_come_keep_a_slow_node_online(cluster):
     async with FaultProxy() as proxy:
         controller = await cluster.controller(link__heartbeat_seconds=0.3, link__missed_pongs=3, via=proxy)

@@ -98,6 +98,7 @@ async def run_on(cluster, controller, daemon, messages: list[str], *, waiting: i
     await again.app.stop()
 
 
+@pytest.mark.system
 async def test_a_node_restored_from_an_older_copy_of_its_disk_loses_and_doubles_nothing(cluster, scratch):
     controller = await cluster.controller()
     daemon = await cluster.daemon("n1", controller)

@@ -83,6 +83,7 @@ async def test_secrets_lie_in_the_store_only_as_digests(cluster):
     assert not any(secret in content or admin in content or b"PRIVATE KEY" in content for content in files)
 
 
+@pytest.mark.system
 @pytest.mark.trap("T56")
 @pytest.mark.parametrize("died", [False, True], ids=["cut", "killed"])
 async def test_when_the_answer_is_lost_the_same_token_and_key_succeed_again(cluster, scratch, died):
@@ -223,6 +224,7 @@ async def test_one_address_cannot_try_tokens_without_end(cluster):
     assert codes[-1] is Code.RATE_LIMITED
 
 
+@pytest.mark.system
 async def test_certificates_are_renewed_and_the_new_connection_replaces_the_old(cluster):
     controller = await cluster.controller(pki__node_certificate_days=6 / 86400)
     daemon = await cluster.daemon("n1", controller)

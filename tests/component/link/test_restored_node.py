@@ -108,6 +108,7 @@ async def test_a_number_that_the_node_uses_again_is_shown_as_another_run(cluster
         await case.controller.call("POST", "/api/v1/instances/lobby-1/kill", {})
 
 
+@pytest.mark.system
 @pytest.mark.trap("T73")
 @pytest.mark.parametrize("alone", [True, False])
 async def test_what_lived_all_the_time_lives_on_and_ends_on_the_controllers_word(cluster, scratch, alone):

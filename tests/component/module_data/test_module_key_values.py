@@ -249,6 +249,7 @@ async def test_a_valkey_that_is_not_there_is_said_to_be_unavailable(sqlite_store
         await office.documents().collection("things", dict).insert({})
 
 
+@pytest.mark.system
 async def test_a_valkey_that_hangs_costs_its_deadline_and_comes_back(sqlite_store, valkey) -> None:
     async with office_of(sqlite_store, url=valkey.url, namespace="hanging") as office:
         kv = office.key_values()

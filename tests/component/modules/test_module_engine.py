@@ -380,6 +380,7 @@ class Demo(PlatformModule):
 """
 
 
+@pytest.mark.system
 async def test_a_module_that_spins_with_nobody_calling_it_is_failed(tmp_path: Path) -> None:
     config = ModulesSection(leak_grace_seconds=0.3, health_check_seconds=0.2)
     async with RealEngine(tmp_path, config=config) as bench:
@@ -400,6 +401,7 @@ class Demo(PlatformModule):
 PLAIN = "class Demo(PlatformModule):\n    pass\n"
 
 
+@pytest.mark.system
 @pytest.mark.trap("T84")
 async def test_who_kills_the_zygote_again_and_again_fails_and_its_neighbours_do_not(tmp_path: Path) -> None:
     async with RealEngine(tmp_path, hold=3.0) as bench:

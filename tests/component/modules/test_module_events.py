@@ -560,6 +560,7 @@ async def test_a_module_that_fails_at_every_event_is_said_once_a_second(bench: E
         assert 1 <= said.count("module_call.failed") < 50
 
 
+@pytest.mark.system
 async def test_a_durable_event_that_always_fails_is_given_up_and_the_next_one_comes(
     bench: EventBench,
 ) -> None:

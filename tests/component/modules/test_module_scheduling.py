@@ -169,6 +169,7 @@ async def test_a_cron_task_runs_at_the_turn_of_the_minute(clock: SteppedClock) -
         await scope.close()
 
 
+@pytest.mark.system
 async def test_a_clock_that_is_set_back_repeats_no_turn(clock: SteppedClock) -> None:
     desk = Desk(ModuleSchedules(clock=clock))
     scope, process = played_scope(clock=clock)

@@ -512,6 +512,7 @@ async def test_a_controller_is_ready_before_its_modules_are(
     assert "host_restarted" in {step.reason for step in modules_of(second).find("small").story}
 
 
+@pytest.mark.system
 async def test_a_module_that_will_not_stop_does_not_hold_up_the_end(
     cluster: LocalCluster, scratch: pathlib.Path
 ) -> None:

@@ -31,6 +31,7 @@ def wheel(scratch) -> pathlib.Path:
     return built
 
 
+@pytest.mark.system
 def test_the_wheel_holds_the_sdk_and_nothing_else_and_works_alone(wheel, scratch):
     assert wheel.name == f"corral_sdk-{SDK_VERSION}-py3-none-any.whl"
     with zipfile.ZipFile(wheel) as archive:

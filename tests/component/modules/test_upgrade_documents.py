@@ -100,6 +100,7 @@ async def test_an_upgrade_migrates_the_documents_and_the_new_version_serves(old,
     assert {event["type"] for event in events["items"]} == {"MODULE_UPGRADED", "CAPABILITY_SWAPPED"}
 
 
+@pytest.mark.system
 @pytest.mark.trap("T7")
 @pytest.mark.parametrize(
     "parts",

@@ -94,6 +94,7 @@ async def _boots_without_controller(
     assert java.flags_of(successors()[0]) == ["-Dall=1", "-Da=1"]
 
 
+@pytest.mark.system
 async def test_processes_are_observed_and_shown_by_node_instance_and_group(
     cluster: LocalCluster, scratch: pathlib.Path
 ) -> None:

@@ -121,6 +121,7 @@ async def test_who_overruns_itself_or_uses_up_the_whole_budget_of_the_node_is_bl
         await node.clear()
 
 
+@pytest.mark.system
 async def test_a_hook_that_a_start_cuts_short_for_want_of_time_is_not_blamed(scratch):
     node = HookedNode(scratch / "node", budget=5)
     await node.open()

@@ -93,6 +93,7 @@ async def test_what_a_module_logs_stands_in_the_log_of_its_node_under_its_name(c
         assert line["fields"] == {"disk": "sda", "version": "1.0.0"}
 
 
+@pytest.mark.system
 async def test_the_request_of_an_install_is_in_the_log_of_the_node(cluster, scratch):
     controller = await cluster.controller()
     join = await controller.join_token("n1")

@@ -10,6 +10,7 @@ from corral.wire import features
 from corral.wire.v1 import module_pb2 as pb
 
 
+@pytest.mark.system
 @pytest.mark.trap("T1")
 async def test_a_hundred_reconnects_restart_no_module_and_transfer_nothing(scratch):
     async with NodeRig(scratch) as rig:

@@ -271,6 +271,7 @@ async def corral(controller: LocalController, *arguments: str) -> subprocess.Com
     return subprocess.CompletedProcess(arguments, process.returncode or 0, out.decode(), err.decode())
 
 
+@pytest.mark.system
 async def test_the_command_line_waits_for_who_is_there_and_says_what_the_others_will_do(wishes):
     await wishes.open("n1", "n2")
     await wishes.install()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from corral.testing.waiting import eventually
 
 _FLOOD = 2000
@@ -33,6 +35,7 @@ async def _last_of_flood(fleet) -> int:
     return await _number(fleet, "INSTANCE_SCHEDULED", f"flood-{_FLOOD}")
 
 
+@pytest.mark.system
 async def test_a_node_is_lost_while_groups_are_checked_all_the_time(fleet):
     await fleet.begin(reconcile__offline_after_seconds=0.01, reconcile__resend_seconds=60)
     lost = await fleet.node("n1")
@@ -45,6 +48,7 @@ async def test_a_node_is_lost_while_groups_are_checked_all_the_time(fleet):
     assert await _number(fleet, "INSTANCE_OFFLINE", "lobby-1") < last
 
 
+@pytest.mark.system
 async def test_a_group_gets_room_that_became_free_while_others_are_checked_all_the_time(fleet):
     await fleet.begin(reconcile__resend_seconds=60)
     await fleet.node("n1")

@@ -140,6 +140,7 @@ async def test_shim_and_keeper_die_while_no_daemon_is_there(house: ProcessHarnes
     assert gaps(handle) == []
 
 
+@pytest.mark.system
 @pytest.mark.trap("T69")
 @pytest.mark.parametrize("tty", [False, True], ids=["fifo", "terminal"])
 async def test_everything_died_and_nobody_saw_the_end(house: ProcessHarness, tty: bool) -> None:

@@ -127,6 +127,7 @@ async def test_everything_of_ours_dies_and_the_next_daemon_finds_the_run(house: 
     assert house.sessions() == set()
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("multiplexer", MULTIPLEXERS)
 @pytest.mark.parametrize("seen", [True, False], ids=["with its window", "before its window"])
 async def test_a_daemon_is_killed_and_the_next_one_finds_run_and_window(

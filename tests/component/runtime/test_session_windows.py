@@ -174,6 +174,7 @@ async def test_keys_of_an_operator_do_not_end_a_run_without_a_terminal(house: Se
     await ended(house, handle)
 
 
+@pytest.mark.system
 @pytest.mark.trap("T39")
 async def test_only_the_session_of_that_very_name_is_touched(house: SessionHarness) -> None:
     runs = [(name, 1024) for name in ("lobby", "lobby2", "lobby-1", "lobby-11", "lob.by", "lob_by")]
@@ -367,6 +368,7 @@ async def test_a_window_that_stands_still_is_ended_with_the_run(house: SessionHa
     assert house.sessions() == set()
 
 
+@pytest.mark.system
 async def test_a_client_that_does_not_read_holds_up_nothing(house: SessionHarness) -> None:
     """Attached and stopped, scrolled back, and the window itself stopped: every line is in the console."""
     lines = 120_000

@@ -47,6 +47,7 @@ def record(spec: RunSpec, *, pid: int, start: int, boot: str, shim: int | None =
     )
 
 
+@pytest.mark.system
 @pytest.mark.trap("T18")
 async def test_a_pid_that_was_reused_is_never_signalled(
     house: ProcessHarness, stranger: subprocess.Popen[bytes]
@@ -64,6 +65,7 @@ async def test_a_pid_that_was_reused_is_never_signalled(
     assert stranger.poll() is None
 
 
+@pytest.mark.system
 @pytest.mark.trap("T18")
 @pytest.mark.parametrize("reused", ["work", "shim"])
 async def test_neither_a_stranger_nor_its_children_are_taken_for_the_workload(
@@ -133,6 +135,7 @@ async def test_an_exit_that_was_noted_before_the_host_went_down_is_kept(house: P
     assert (adoption.exit.known, adoption.exit.code, adoption.exit.host_rebooted) == (True, 3, False)
 
 
+@pytest.mark.system
 @pytest.mark.trap("T18")
 async def test_a_zombie_is_dead(house: ProcessHarness) -> None:
     spec = house.spec("true")

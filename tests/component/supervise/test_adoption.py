@@ -159,6 +159,7 @@ async def test_a_kill_that_was_ordered_is_carried_out_by_the_next_daemon(node):
     assert run.outcome.rung == "kill"
 
 
+@pytest.mark.system
 async def test_after_a_restart_of_the_host_it_is_no_crash_and_what_is_wanted_starts_again(node, reaper):
     for id in ("wanted", "stopped"):
         await node.start(id, workloads.silent())
@@ -198,6 +199,7 @@ def take_number(record: pathlib.Path, pid: int) -> None:
     record.write_text(re.sub(r"^pid=.*$", f"pid={pid}", text, flags=re.MULTILINE))
 
 
+@pytest.mark.system
 @pytest.mark.trap("T18")
 async def test_a_process_that_merely_has_the_number_of_ours_is_never_signalled(node, reaper):
     await node.start("one", workloads.silent())

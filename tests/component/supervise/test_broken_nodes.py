@@ -138,6 +138,7 @@ async def test_a_rung_that_says_nothing_is_refused(node):
     assert (ack.accepted, ack.error_code, ack.failure_disposition) == (False, "INVALID_FIELD", PERMANENT)
 
 
+@pytest.mark.system
 async def test_a_full_spool_keeps_no_daemon_from_its_end(scratch):
     node = SupervisedNode(scratch / "node", spool_bytes=200)
     await node.open()

@@ -111,6 +111,7 @@ async def test_a_session_that_only_looks_open_is_no_controller(node, clock):
     assert (await node.settled("one")).outcome.outcome == "isolated"
 
 
+@pytest.mark.system
 async def test_with_a_controller_that_answers_no_pings_an_open_session_is_enough(node, clock):
     await node.begin("one", single())
     contact_of(node).on_connected(Controller(node, knows_pings=False))  # type: ignore[arg-type]
@@ -215,6 +216,7 @@ async def rebooted(node: SupervisedNode) -> None:
     await node.open()
 
 
+@pytest.mark.system
 async def test_after_a_reboot_the_controller_decides_whether_it_runs_again(node, reaper):
     await node.begin("one", single())
     await node.begin("two", base_plan(workloads.reading_commands()))

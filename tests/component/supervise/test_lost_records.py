@@ -59,6 +59,7 @@ async def test_a_daemon_that_stays_writes_them_again(node: SupervisedNode) -> No
     assert (node.run("a-1").pid, node.run("a-1").state) == (record.pid, "RUNNING")
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("shim", "how", "order"),
     [

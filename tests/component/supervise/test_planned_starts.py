@@ -584,6 +584,7 @@ async def test_a_start_says_which_files_of_a_static_directory_it_kept(node):
 # saving
 
 
+@pytest.mark.system
 @pytest.mark.trap("T26")
 async def test_chosen_files_of_an_instance_are_packed_and_no_link_is_followed(node, scratch):
     script = "mkdir -p world/region logs; echo w > world/level.dat; echo r > world/region/0; echo l > logs/x; echo up; exec sleep 3600"
@@ -621,6 +622,7 @@ async def test_chosen_files_of_an_instance_are_packed_and_no_link_is_followed(no
     assert failed.value.code is Code.PATH_REFUSED
 
 
+@pytest.mark.system
 @pytest.mark.timeout(60)
 async def test_a_file_of_holes_is_refused_before_it_is_read(node, scratch):
     script = "mkdir world; truncate -s 1T world/holes; echo up; exec sleep 3600"
@@ -664,6 +666,7 @@ async def test_packing_ends_with_the_connection_that_ordered_it(node):
     assert told == []
 
 
+@pytest.mark.system
 @pytest.mark.trap("T77")
 @pytest.mark.parametrize("static", [False, True], ids=["running", "static"])
 async def test_files_that_hold_secrets_are_saved_with_their_names_or_not_at_all(node, scratch, static):

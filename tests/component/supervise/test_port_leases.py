@@ -121,6 +121,7 @@ async def test_a_restart_waits_for_the_lingering_connections_of_the_run_before(n
     assert (await node.settled("one")).outcome.outcome == "never_started"
 
 
+@pytest.mark.system
 async def test_a_restart_waits_a_moment_for_a_port_that_somebody_took(node):
     port = free_range(1)[0]
     await node.start(

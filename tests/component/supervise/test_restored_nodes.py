@@ -63,6 +63,7 @@ async def restarted(node: SupervisedNode, pid: int, number: int) -> int:
     return run.pid
 
 
+@pytest.mark.system
 @pytest.mark.trap("T73")
 async def test_a_number_that_is_used_again_without_a_controller_is_another_run(node, snapshot):
     ack = await node.start("one", LASTING, attempts=9)
@@ -122,6 +123,7 @@ async def test_a_run_that_the_copy_does_not_know_lives_on_alone_until_somebody_e
     assert (await node.start("one", LASTING, incarnation=FIRST + 1024)).accepted
 
 
+@pytest.mark.system
 @pytest.mark.trap("T73")
 async def test_the_end_of_a_run_that_the_copy_does_not_know_is_told_by_itself(node, snapshot):
     ack = await node.start("one", LASTING, attempts=9)

@@ -77,6 +77,7 @@ def tracebacks(logged: list[Any]) -> list[Any]:
     return [each for each in logged if each["event"] == "supervision.failed" and "exc_info" in each]
 
 
+@pytest.mark.system
 @pytest.mark.trap("T97")
 async def test_a_start_that_raises_has_failed_after_three_tries_with_a_reason(faulty):
     runtimes = faulty.runtime.runtimes
@@ -104,6 +105,7 @@ async def test_the_time_of_a_start_covers_its_faults(faulty):
     assert len(runtimes.calls) < 3
 
 
+@pytest.mark.system
 @pytest.mark.trap("T97")
 async def test_what_was_executed_and_never_ready_is_ended_with_the_reason(faulty):
     runtimes = faulty.runtime.runtimes
@@ -119,6 +121,7 @@ async def test_what_was_executed_and_never_ready_is_ended_with_the_reason(faulty
         os.kill(pid, 0)
 
 
+@pytest.mark.system
 @pytest.mark.trap("T97")
 async def test_what_was_ready_runs_on_and_says_that_it_is_not_supervised(faulty):
     runtimes = faulty.runtime.runtimes
@@ -139,6 +142,7 @@ async def test_what_was_ready_runs_on_and_says_that_it_is_not_supervised(faulty)
 NO_ANSWER = [OSError(errno.ENAMETOOLONG, SECRET_WORD), LookupError(SECRET_WORD), ABSENT]
 
 
+@pytest.mark.system
 @pytest.mark.trap("T97")
 @pytest.mark.parametrize("error", NO_ANSWER, ids=lambda each: type(each).__name__)
 async def test_a_start_that_raises_has_failed_though_nobody_can_say_what_came_of_it(faulty, error):
@@ -166,6 +170,7 @@ async def test_a_stop_ends_a_start_that_raised_while_nobody_can_say_what_came_of
     assert runtimes.calls.count("adopt") <= 2
 
 
+@pytest.mark.system
 @pytest.mark.trap("T97")
 @pytest.mark.parametrize("error", [ABSENT, LookupError(SECRET_WORD)], ids=["ours", "not ours"])
 async def test_what_may_be_alive_is_looked_for_until_its_runtime_can_say(faulty, error):

@@ -27,6 +27,7 @@ def last_output_ms(console: os.PathLike[str]) -> int:
     return times[-1].timestamp_ms if times else 0
 
 
+@pytest.mark.system
 @pytest.mark.trap("T69")
 async def test_the_duration_is_a_lower_bound_and_the_console_ends_with_a_gap(node: SupervisedNode) -> None:
     await node.start("a-1", TICKING)

@@ -62,6 +62,7 @@ async def test_a_large_template_costs_no_memory_and_does_not_stop_the_loop(
     assert count.most_in_a_turn < 20_000
 
 
+@pytest.mark.system
 async def test_a_tree_of_many_small_files_is_taken_in_quickly(store: Store, scratch: pathlib.Path) -> None:
     library = a_library(store, scratch)
     data = tar_gz({f"mods/{number % 50}/{number}.json": str(number).encode() * 20 for number in range(5000)})

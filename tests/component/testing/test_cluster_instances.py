@@ -50,6 +50,7 @@ async def test_a_cluster_in_this_process_runs_instances_and_takes_them_along(tmp
         os.close(pidfd)
 
 
+@pytest.mark.system
 async def test_processes_of_a_cluster_take_their_instances_along(tmp_path: pathlib.Path) -> None:
     first, last = free_range(12)
     http, grpc, bootstrap = (f"127.0.0.1:{first + place}" for place in range(3))

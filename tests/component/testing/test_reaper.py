@@ -168,6 +168,7 @@ def test_the_guardian_forgets_what_was_released(tmp_path: pathlib.Path, start: S
     end_all([tmp_path])
 
 
+@pytest.mark.system
 def test_a_test_that_leaves_a_process_fails_and_the_process_is_gone(pytester: pytest.Pytester) -> None:
     pytester.makeconftest('pytest_plugins = ["corral.testing.pytest_plugin"]')
     pytester.makepyfile(

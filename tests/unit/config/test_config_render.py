@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import tempfile
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,6 +38,7 @@ def test_a_password_can_be_hidden() -> None:
     assert "postgresql://me:***@db/x" in masked
 
 
+@pytest.mark.system
 @given(
     seconds=st.floats(min_value=0.00001, max_value=5, allow_nan=False),
     size=st.integers(min_value=1024, max_value=2**40),

@@ -170,6 +170,7 @@ def test_reading_backwards_yields_what_reading_forwards_does(
     shutil.rmtree(directory)
 
 
+@pytest.mark.system
 async def test_a_page_costs_the_same_at_every_depth_and_a_long_line_says_that_it_goes_on(
     scratch: pathlib.Path,
 ) -> None:

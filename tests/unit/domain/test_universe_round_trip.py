@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -80,12 +81,14 @@ def meant(configuration: dict[str, Any]) -> dict[str, Any]:
     return {**configuration, "command": command_line(split_command(line).arguments)}
 
 
+@pytest.mark.system
 @settings(max_examples=40, deadline=None)
 @given(configurations())
 def test_a_configuration_is_read_back_as_it_was_written(configuration: dict[str, Any]) -> None:
     assert configuration_of(group_of(configuration)) == meant(configuration)
 
 
+@pytest.mark.system
 @settings(max_examples=40, deadline=None)
 @given(configurations(), configurations())
 def test_a_configuration_written_over_another_is_read_back_as_well(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from reconciled_world import KeptReads, ReconciledWorld, finished
@@ -242,6 +243,7 @@ CROWD = (
 )
 
 
+@pytest.mark.system
 @settings(max_examples=70, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories)
 @example(after(*CRASHES, *OBEY, ("crash", 0, False), ("wait", 70), *OBEY))

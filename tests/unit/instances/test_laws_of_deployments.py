@@ -153,6 +153,7 @@ def deployed(document: dict[str, Any], history: list[Any]) -> None:
 histories = st.lists(st.one_of(common_acts, deploy_acts, deploy_acts, drain_acts), min_size=2, max_size=16)
 
 
+@pytest.mark.system
 @pytest.mark.trap("T36")
 @settings(max_examples=10, **SLOW)
 @given(deployed_documents, histories)

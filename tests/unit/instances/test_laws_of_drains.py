@@ -171,6 +171,7 @@ YOUNG = {"min": 3, "update": UpdateSpec(min_healthy_seconds=5)}
 SLOW = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True}
 
 
+@pytest.mark.system
 @pytest.mark.trap("T90")
 @settings(max_examples=10, **SLOW)
 @given(documents, histories)

@@ -65,6 +65,7 @@ def act(world: LossyWorld, what: tuple[Any, ...]) -> None:
             world.ask(instance_changes.stop_instance, running[number % len(running)], reason="by hand")
 
 
+@pytest.mark.system
 @pytest.mark.trap("T11")
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(documents, st.lists(acts, max_size=14))

@@ -75,6 +75,7 @@ except Exception:
 """
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("role", ["controller", "daemon"])
 def test_a_role_shows_nothing_before_its_log_is_started(role: str, tmp_path) -> None:
     place = tmp_path / "file"

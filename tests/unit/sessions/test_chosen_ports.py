@@ -15,6 +15,7 @@ def chosen_port(*, besides: int = 0) -> int:
         return parse_address(chosen.choose("127.0.0.1:0", besides=besides)).port
 
 
+@pytest.mark.system
 def test_the_port_for_joining_is_never_the_one_of_the_link_which_is_not_bound_yet() -> None:
     taken = chosen_port()
     assert taken not in {chosen_port(besides=taken) for _ in range(30_000)}

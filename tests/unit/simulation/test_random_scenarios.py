@@ -42,6 +42,7 @@ def _checked(run: Simulation, *checks: Callable[[Simulation], None]) -> Simulati
     return run
 
 
+@pytest.mark.system
 @pytest.mark.trap("T11", "T21", "T89")
 @FEW
 @hypothesis.given(body=scenario_bodies())
@@ -49,6 +50,7 @@ def test_no_node_has_more_than_it_has_and_who_is_short_has_a_reason(body):
     run_of(body, check_nodes, check_short)
 
 
+@pytest.mark.system
 @FEW
 @hypothesis.given(body=scenario_bodies())
 def test_players_are_cut_only_by_a_loss_of_power(body):

@@ -209,6 +209,7 @@ def test_headers_without_end_are_refused() -> None:
     assert "headers without end" in refused.value.message
 
 
+@pytest.mark.system
 def test_a_step_is_short_also_when_all_contents_are_equal() -> None:
     limits = TreeLimits(max_bytes=200 * PIECE, max_files=10_000)
     for files in ({"zeros": bytes(20 * PIECE)}, {str(number): b"same" for number in range(5000)}):
