@@ -456,8 +456,9 @@ async def test_three_hundred_loads_and_unloads_leave_the_host_as_it_was(bench):
         await once(turn)
     after = _footprint()
 
-    assert after["files"] <= before["files"]  # what an earlier test left may be closed meanwhile
-    assert after["threads"] == before["threads"]
+    # what an earlier test left may have ended meanwhile
+    assert after["files"] <= before["files"]
+    assert after["threads"] <= before["threads"]
     assert after["children"] == before["children"]
     assert after["resident"] - before["resident"] < 4 << 20, (before, after)
     assert children(bench.pool.zygote_pid) == []
