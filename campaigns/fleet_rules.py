@@ -193,7 +193,8 @@ class Rules:
             return
         if reason.startswith("stopped by hand"):
             places = {f"{name}-{number}" for number in range(1, group["status"]["wanted"] + 1)}
-            held = places & self._expected.stopped.keys() & picture.ended.keys()
+            by_hand = self._expected.stopped.keys() | self._expected.restarts_refused
+            held = places & by_hand & picture.ended.keys()
             if len(held) < short:
                 self.broken("I4", f"{what}, says {reason!r}; stopped by hand were {held}")
             return

@@ -43,6 +43,9 @@ class History:
         known = {f"event:{event['id']}" for event in self._events}
         known |= {f"request:{id}" for id in await evidence.requests()}
         known |= {f"crash:{id}" for id in await evidence.documents("crashes")}
+        known |= {
+            f"node:{id}" for id in await evidence.documents("nodes")
+        }  # it reported a copy, or lost a run
         known |= self._decisions.keys()
         for decision in {each["id"]: each for each in decisions}.values():
             self._causes(decision, known)

@@ -33,6 +33,8 @@ class Expected:
         self.nodes: dict[str, Fields] = {node: {} for node in NODES}
         self.stopped: dict[str, str] = {}
         """Instances that were stopped by hand, with their groups."""
+        self.restarts_refused: set[str] = set()
+        """Instances that were stopped by hand before a restart of them was refused: they may be stopped still."""
         self.deleted: set[str] = set()
         self.refusals: collections.Counter[str] = collections.Counter()
         self.accepted: collections.Counter[str] = collections.Counter()
@@ -236,10 +238,10 @@ class Operator:
     async def _restart(self) -> None:
         _, id = await self._any_instance()
         if id:
-            self._expected.stopped.pop(
-                id, None
-            )  # also when its answer is a refusal: it may have been stopped before
+            if self._expected.stopped.pop(id, None) is not None:
+                self._expected.restarts_refused.add(id)
             await self._fleet.call("POST", f"/api/v1/instances/{id}/restart", {})
+            self._expected.restarts_refused.discard(id)
 
     async def _any_instance(self) -> tuple[str, str]:
         name = self._dice.choice(self._names)
