@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from corral.cli.executed.allowed import ALLOWED, REFUSED, check, is_allowed, refused_parameter
+from corral.cli.executed.allowed import ALLOWED, REFUSED, check, may_be_run, refused_parameter
 from corral.cli.failure import CommandRefused
 from corral.cli.main import cli
 
@@ -48,7 +48,7 @@ TREE = dict(leaves(cli))
 
 
 def test_every_command_of_the_tree_is_allowed_or_refused_with_a_reason() -> None:
-    allowed = {path for path in TREE if is_allowed(path)}
+    allowed = {path for path in TREE if may_be_run(path)}
     refused = {" ".join(path) for path in TREE if path not in allowed}
     assert refused == set(REFUSED), "a new command belongs into one of the tables of cli/executed/allowed.py"
     named = {(noun, *verb.split("/")) for noun, verbs in ALLOWED.items() for verb in verbs.split()}
@@ -59,7 +59,7 @@ def test_every_command_of_the_tree_is_allowed_or_refused_with_a_reason() -> None
 def test_an_allowed_command_only_talks_to_the_api_and_takes_no_path_of_the_host() -> None:
     for path, command in TREE.items():
         name = " ".join(path)
-        if not is_allowed(path):
+        if not may_be_run(path):
             continue
         names = {parameter.name for parameter in command.params}
         assert "url" in names or name in WITHOUT_API, f"{name} does something without the API"

@@ -133,7 +133,7 @@ _OF_INSTANCES: Final = frozenset({"instance files", "instance unpack"})
 """Commands whose directories are those of an instance."""
 
 
-def is_allowed(path: Sequence[str]) -> bool:
+def may_be_run(path: Sequence[str]) -> bool:
     """Whether the command at this path of the tree may be run."""
     if not path or path[0] not in ALLOWED:
         return False
@@ -174,7 +174,7 @@ def check(root: LazyGroup, words: Sequence[str]) -> None:
         assert typed is not None
         path.append(root.canonical(typed) if command is root else _name_in(command, found) or typed)
         command = found
-    if not is_allowed(path):
+    if not may_be_run(path):
         raise _refusal(" ".join(path), REFUSED.get(" ".join(path), _HERE))
 
 

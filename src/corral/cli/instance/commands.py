@@ -395,6 +395,5 @@ def _change(change: Item) -> str:
 
 
 def _word(word: str, kind: str, lost: dict[tuple[str, str], str]) -> str:
-    if (kind, word) not in lost:
-        return word
-    return f"{word} (overridden by {lost[kind, word] or 'the plan'})"
+    by = lost.get((kind, word))
+    return word if by is None else f"{word} (overridden by {by or 'the plan'})"

@@ -140,7 +140,7 @@ class CommandRunner:
                 start_new_session=True,
             )
             try:
-                return await _followed(process, order, closing)
+                return await _run_to_its_end(process, order, closing)
             finally:
                 if process.returncode is None:  # else its number may be another's
                     os.killpg(process.pid, signal.SIGKILL)
@@ -155,7 +155,7 @@ class CommandRunner:
             await to_end(shutil.rmtree, work, ignore_errors=True)
 
 
-async def _followed(
+async def _run_to_its_end(
     process: subprocess.Popen[bytes], order: CommandOrder, closing: asyncio.Future[str]
 ) -> CommandEnd:
     assert process.stdin is not None

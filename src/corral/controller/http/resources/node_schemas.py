@@ -57,8 +57,8 @@ class NodeShape(msgspec.Struct, frozen=True, kw_only=True):
     """Settings by operators."""
     stray_count: int
     strays: list[StrayRun]
-    drain: NodeDrainShape | None
     """The first of the runs that it has and nothing proves to be this cluster's; they are left alone."""
+    drain: NodeDrainShape | None
     revision: int
 
 

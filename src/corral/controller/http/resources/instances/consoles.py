@@ -49,7 +49,6 @@ MESSAGES: Final[Mapping[str, Any]] = {
 }
 _CALM_TAIL_SECONDS: Final = 0.1
 """Between two writes of a line that has no end yet."""
-_DOWNLOAD: Final = b"application/octet-stream"
 
 Format = Annotated[
     Literal["lines", "blocks"],
