@@ -21,12 +21,12 @@ from corral.controller.http.messages.list_pages import (
     SortField,
     View,
     list_page,
-    sort_names,
     summary_page,
 )
 from corral.controller.http.messages.paging import encode_cursor
 from corral.controller.http.pipeline.summary_cache import SummaryCache, short_text
 from corral.controller.http.resources import node_summaries
+from corral.controller.http.resources.event_resources import deployment_summary, module_summary
 from corral.controller.http.resources.groups import group_summaries
 from corral.controller.http.resources.instances import instance_summaries
 from corral.controller.state.cluster_state import ClusterState, Mirror
@@ -263,7 +263,7 @@ def test_every_order_that_a_list_offers_is_there() -> None:
         node_summaries.NodeSort: node_summaries.sorts(state, nodes),
     }
     for names, fields in offered.items():
-        assert list(typing.get_args(names)) == sort_names(fields)
+        assert list(typing.get_args(names)) == [sign + each for each in fields for sign in ("", "-")]
 
 
 def test_a_summary_is_encoded_anew_when_something_in_it_changes_and_forgotten_with_its_resource() -> None:
@@ -291,3 +291,17 @@ def test_long_sentences_are_cut_in_summaries() -> None:
     for before in range(170, 200):
         cut = short_text("x" * before + " http://bob:hunter2@files.example/a")
         assert "hun" not in cut, "half a password is none of an address any more"
+
+
+def test_sentences_of_deployments_and_modules_are_cut_in_summaries() -> None:
+    """A compiler's output, or a module's, may be a reason."""
+    text, nothing = "x" * 5000, dict.fromkeys(("id", "group", "state", "target", "stable", "failed"), 1)
+    times = {"created_at": None, "ended_at": None}
+    record: Any = SimpleNamespace(**nothing, **times, waiting=text, outcome=text)
+    view: Any = None
+    stored: Any = SimpleNamespace(record=record, revision=1)
+    deployment = deployment_summary(view, stored)
+    assert (len(deployment.waiting), len(deployment.outcome)) == (200, 200)
+    module: Any = SimpleNamespace(id="m", version="1", phase=None, intent=None, reason=text)
+    stored = SimpleNamespace(record=module, revision=1)
+    assert len(module_summary(view, stored).reason) == 200

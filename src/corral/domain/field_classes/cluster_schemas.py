@@ -15,7 +15,7 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     "EventShape": fields(open="id type subject at data resource"),
     # The summary is redacted by its own fields before it is encoded.
     "EventResource": fields(open="kind id revision summary"),
-    # controller.http.resources.summaries
+    # controller.http.resources.event_resources
     "DeploymentSummary": fields(
         open="id group state target stable failed created_at ended_at revision", text="waiting outcome"
     ),

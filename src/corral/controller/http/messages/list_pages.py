@@ -11,7 +11,7 @@ import bisect
 import datetime as dt
 import enum
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final, Generic, TypeVar
 
@@ -306,8 +306,3 @@ def moment(at: dt.datetime | None) -> int | None:
 def label_texts(labels: Mapping[str, str]) -> list[str]:
     """Labels as a search finds them."""
     return [f"{key}={value}" for key, value in labels.items()]
-
-
-def sort_names(fields: Collection[str]) -> list[str]:
-    """The names of all orders by these fields."""
-    return [sign + name for name in fields for sign in ("", _DESCENDING)]

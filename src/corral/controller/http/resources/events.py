@@ -29,7 +29,7 @@ from corral.controller.http.pipeline.route_table import Read, Route, Stream
 from corral.controller.http.pipeline.scoping import Scoping, event_filter, only_in_scope
 from corral.controller.http.pipeline.sse_stream import Pump, Write
 from corral.controller.http.pipeline.tickets import Tickets
-from corral.controller.http.resources.summaries import SUMMARIES, EventResources, resource_filter
+from corral.controller.http.resources.event_resources import SUMMARIES, EventResources, resource_filter
 from corral.controller.http.resources.summary_view import SummaryView
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.field_classes.event_data import EVENT_PERMISSIONS

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from corral.controller.events.frames import EventResource
+from corral.controller.http.pipeline.summary_cache import short_text
 from corral.controller.http.resources.groups.group_summaries import GroupSummary, group_summary
 from corral.controller.http.resources.instances.instance_summaries import InstanceSummary, instance_summary
 from corral.controller.http.resources.node_summaries import NodeSummary, node_summary
@@ -63,8 +64,8 @@ def deployment_summary(view: SummaryView, stored: StoredRecord[DeploymentRecord]
         state=record.state,
         target=record.target,
         stable=record.stable,
-        waiting=record.waiting,
-        outcome=record.outcome,
+        waiting=short_text(record.waiting),
+        outcome=short_text(record.outcome),
         failed=record.failed,
         created_at=record.created_at,
         ended_at=record.ended_at,
@@ -80,7 +81,7 @@ def module_summary(view: SummaryView, stored: StoredRecord[PackageRecord]) -> Mo
         version=record.version,
         phase=record.phase,
         intent=record.intent,
-        reason=record.reason,
+        reason=short_text(record.reason),
         revision=stored.revision,
     )
 
