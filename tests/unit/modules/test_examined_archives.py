@@ -44,7 +44,7 @@ class Kept:
 
     async def has(self, owner: str, sha256: str) -> bool:
         try:
-            async with self.archives.borrowed(owner, sha256) as kept:
+            async with self.archives.opened(owner, sha256) as kept:
                 return kept.path.read_bytes() == sha256.encode()
         except Rejected as refused:
             if refused.code is not Code.NOT_FOUND:
@@ -66,7 +66,7 @@ async def test_an_archive_is_kept_for_its_owner_and_for_a_while(kept: Kept) -> N
     assert await kept.has("a", "x")
     assert not await kept.has("b", "x")
     assert not await kept.has("a", "y")
-    async with kept.archives.borrowed("a", "x") as found:
+    async with kept.archives.opened("a", "x") as found:
         assert found.sidecar == SIGNED
     kept.clock.passed = KEPT_SECONDS - 1
     await kept.archives.purge()
@@ -78,14 +78,14 @@ async def test_an_archive_is_kept_for_its_owner_and_for_a_while(kept: Kept) -> N
 
 async def test_what_is_borrowed_stays_until_it_is_given_back(kept: Kept) -> None:
     await kept.keep("a", "x")
-    async with kept.archives.borrowed("a", "x") as found:
+    async with kept.archives.opened("a", "x") as found:
         await kept.archives.forget("a", "x")
         await kept.archives.forget("a", "x")
         assert found.path.read_bytes() == b"x"
     assert kept.files == 0
     await kept.keep("a", "x")
     with pytest.raises(ZeroDivisionError):
-        async with kept.archives.borrowed("a", "x"):
+        async with kept.archives.opened("a", "x"):
             raise ZeroDivisionError
     assert kept.files == 1
 
@@ -136,3 +136,13 @@ async def test_what_a_dead_process_has_kept_is_swept_with_its_uploads(kept: Kept
     sweep_uploads(kept.directory)
     assert kept.files == 0
     assert not await kept.has("a", "x"), "and it is not believed to be there"
+
+
+async def test_one_that_has_no_place_drives_none_of_its_owner_out(kept: Kept) -> None:
+    for number in range(KEPT_OF_OWNER):
+        assert await kept.keep("a", f"x{number}", size=100)
+    assert not await kept.keep("a", "large", size=1001)
+    assert not await kept.keep("a", "x0", size=1001), "nor does it take the place of its former self"
+    for number in range(KEPT_OF_OWNER):
+        assert await kept.has("a", f"x{number}")
+    assert kept.files == KEPT_OF_OWNER

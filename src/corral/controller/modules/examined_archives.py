@@ -78,19 +78,19 @@ class ExaminedArchives:
             deadline=passed + KEPT_SECONDS,
         )
         # no wait from here on: what is counted is what is there
-        gone = [self._taken((owner, sha256))]
-        own = [key for key in self._kept if key[0] == owner]
-        gone += [self._taken(key) for key in own[: max(0, len(own) + 1 - KEPT_OF_OWNER)]]
-        fits = len(self._kept) < KEPT_IN_ALL and self._bytes() + size <= self._most_bytes
+        own = [key for key in self._kept if key[0] == owner and key[1] != sha256]
+        leaving = [(owner, sha256), *own[: max(0, len(own) + 1 - KEPT_OF_OWNER)]]
+        staying = [each for key, each in self._kept.items() if key not in leaving]
+        fits = len(staying) < KEPT_IN_ALL and sum(each.size for each in staying) + size <= self._most_bytes
+        gone: list[ExaminedUpload | None] = [kept]
         if fits and not self._closed:
+            gone = [self._taken(key) for key in leaving]  # not before it is known that the new one fits
             self._kept[owner, sha256] = kept
-        else:
-            gone.append(kept)
         await self._remove(each for each in gone if each is not None)
-        return kept.expires_at if (owner, sha256) in self._kept else None
+        return kept.expires_at if self._kept.get((owner, sha256)) is kept else None
 
     @contextlib.asynccontextmanager
-    async def borrowed(self, owner: str, sha256: str) -> AsyncIterator[ExaminedUpload]:
+    async def opened(self, owner: str, sha256: str) -> AsyncIterator[ExaminedUpload]:
         """An archive under a name of its own, which lasts as long as it is needed here. NOT_FOUND."""
         await self._drop(self._expired())
         kept = self._kept.get((owner, sha256))
@@ -128,9 +128,6 @@ class ExaminedArchives:
     def _expired(self) -> list[Key]:
         now = self._clock.monotonic()
         return [key for key, kept in self._kept.items() if kept.deadline <= now]
-
-    def _bytes(self) -> int:
-        return sum(kept.size for kept in self._kept.values())
 
     def _taken(self, key: Key) -> ExaminedUpload | None:
         return self._kept.pop(key, None)

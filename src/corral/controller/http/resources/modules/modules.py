@@ -142,7 +142,7 @@ async def recall_archive(
                 Code.BODY_TOO_LARGE, f"'settings' is larger than {SETTINGS_LIMIT} bytes", field=SETTINGS
             )
         parts[SETTINGS] = SmallPart(filename="", content=content)
-    async with modules.examined.borrowed(call.caller.limit_key, call.body.sha256) as kept:
+    async with modules.examined.opened(call.caller.limit_key, call.body.sha256) as kept:
         if kept.sidecar is not None:
             parts[SIGNATURE] = SmallPart(filename=_SIDECARS[kept.sidecar.kind], content=kept.sidecar.content)
         yield ReceivedForm(file=kept.path, filename="", size=kept.size, sha256=kept.sha256, parts=parts)
