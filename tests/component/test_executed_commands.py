@@ -122,6 +122,12 @@ async def test_what_a_command_did_is_in_the_audit_under_its_caller_and_its_reque
     assert entries[-1]["after"] == {"command": line}
 
 
+async def test_a_refusal_by_the_command_itself_has_its_code(admin: httpx.AsyncClient) -> None:
+    refused = await run(admin, "event types INSTANCE_COMAND")
+    assert (refused["exit_code"], refused["error"]["code"]) == (1, "UNKNOWN_EVENT_TYPE")
+    assert not any("Traceback" in line for line in refused["output"])
+
+
 async def test_a_command_may_do_what_its_caller_may_do_and_no_more(
     controller: LocalController, admin: httpx.AsyncClient
 ) -> None:

@@ -11,7 +11,7 @@ import click
 
 from corral.cli.command_groups import LazyGroup
 from corral.cli.early_signals import survive_dump_signal
-from corral.cli.failure import CommandFailure, report
+from corral.cli.failure import CommandFailure, CommandRefused, report
 from corral.cli.token_options import given_token, token_options
 from corral.version import VERSION
 
@@ -124,8 +124,23 @@ def run(args: list[str] | None = None) -> int:
 
 def invoke(args: list[str] | None = None, *, obj: dict[str, Any] | None = None) -> int:
     """Run a command; its exit code, or its failure as an exception. `obj`: what `opened_session` takes from above."""
-    result = cli.main(args=args, prog_name="corral", standalone_mode=False, obj=obj)
+    try:
+        result = cli.main(args=args, prog_name="corral", standalone_mode=False, obj=obj)
+    except Exception as error:
+        refusal = _refusal(error)
+        if refusal is None:
+            raise
+        raise refusal from error
     return result if isinstance(result, int) else 0
+
+
+def _refusal(error: Exception) -> CommandRefused | None:
+    """A refusal by a check of ours, which is one of the controller's; None for everything else."""
+    from corral.errors import Rejected, Retryable  # not for help, which imports nothing of ours
+
+    if not isinstance(error, Rejected | Retryable):
+        return None
+    return CommandRefused(error.message, hint=error.hint, code=error.code.name, field=error.field or "")
 
 
 def show_failure(error: click.ClickException | click.Abort | OSError) -> int:

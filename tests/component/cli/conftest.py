@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
 import subprocess
@@ -59,13 +60,24 @@ def pointed(home: dict[str, str], server: StandIn) -> dict[str, str]:
     return {**home, "CORRAL_URL": server.url, "CORRAL_TOKEN": TOKEN}
 
 
+def _ended_in_traceback(stderr: str) -> bool:
+    """Warnings of what is collected late are errors here, and are told without ending a command."""
+    lines = ["", *stderr.splitlines()]
+    return any(
+        line.startswith("Traceback (most recent") and not before.startswith("Exception ignored in")
+        for before, line in itertools.pairwise(lines)
+    )
+
+
 @pytest.fixture
 def corral(pointed: dict[str, str], warm_commands: WarmCommands) -> Corral:
-    """Run a command to its end; `env=None` values take variables away."""
+    """Run a command to its end, which is never a traceback; `env=None` values take variables away."""
 
     def run(*arguments: str, input: str | None = None, **env: Any) -> subprocess.CompletedProcess[str]:
         merged = {name: value for name, value in {**pointed, **env}.items() if value is not None}
-        return warm_commands.run(arguments, env=merged, input=input, timeout=60)
+        done = warm_commands.run(arguments, env=merged, input=input, timeout=60)
+        assert not _ended_in_traceback(done.stderr), done.stderr
+        return done
 
     return run
 

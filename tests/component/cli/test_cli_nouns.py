@@ -140,7 +140,13 @@ def test_the_types_of_events_are_listed_and_one_is_shown_with_its_fields(
     assert "line" in shown
     assert "What was typed." in shown
     refused = corral("event", "types", "INSTANCE_COMAND")
-    assert "did you mean 'INSTANCE_COMMAND'?" in refused.stderr
+    assert (refused.returncode, refused.stderr.splitlines()) == (
+        1,
+        [
+            "error: unknown event type 'INSTANCE_COMAND'",
+            "hint: did you mean 'INSTANCE_COMMAND'? known: INSTANCE_COMMAND",
+        ],
+    )
     assert json.loads(corral("event", "types", "-o", "json").stdout)["items"] == [item]
 
 
