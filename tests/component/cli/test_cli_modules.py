@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pathlib
@@ -236,10 +237,11 @@ async def test_on_a_terminal_an_install_shows_what_would_happen_and_sends_the_ar
     server: StandIn, archive: pathlib.Path, tmp_path: pathlib.Path, kept: bool
 ) -> None:
     made = {**RUNNING, "kind": "installed", "outcome": "installed", "told": []}
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
 
     def answer(request: Request) -> Any:
         if request.query.get("dry_run"):
-            return 200, EXAMINED
+            return 200, {**EXAMINED, "sha256": digest}
         if isinstance(request.body, dict) and not kept:
             return refused(404, "NOT_FOUND", "no archive with the digest …", field="sha256")
         return 201, made
@@ -252,12 +254,30 @@ async def test_on_a_terminal_an_install_shows_what_would_happen_and_sends_the_ar
     )
     assert code == 0, seen
     assert "warning: mind the gap" in seen
-    assert f"not signed, 2.0 KiB, sha256 {'ab' * 32}" in seen
+    assert f"not signed, 2.0 KiB, sha256 {digest}" in seen
     posts = [request for request in server.requests if request.method == "POST"]
     assert posts[0].query == {"activate": "false", "dry_run": "true"}
-    assert (posts[1].query, posts[1].body) == ({"activate": "false"}, {"sha256": "ab" * 32})
+    assert (posts[1].query, posts[1].body) == ({"activate": "false"}, {"sha256": digest})
     sent = [request for request in posts if isinstance(request.body, bytes)]
     assert len(sent) == (1 if kept else 2), "again only where the controller has it no more"
+
+
+async def test_a_file_that_has_become_another_since_it_was_shown_is_not_installed(
+    server: StandIn, archive: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """The controller has the archive no more, and what lies at its path is not what the person has seen."""
+
+    def answer(request: Request) -> Any:
+        if request.query.get("dry_run"):
+            return 200, EXAMINED
+        return refused(404, "NOT_FOUND", "no archive with the digest …", field="sha256")
+
+    server.answers["POST", MODULES] = answer
+    person = Person(tmp_path / "home", CORRAL_URL=server.url, CORRAL_TOKEN="corral_test_0123456789abcdef")
+    question = ("install guest-book 0.1.0", "y")
+    code, seen = await person.talk("module", "install", str(archive), answers=[question])
+    assert (code, "nothing was installed" in seen) == (1, True)
+    assert len([request for request in server.requests if isinstance(request.body, bytes)]) == 1
 
 
 async def test_a_no_and_a_problem_install_nothing(

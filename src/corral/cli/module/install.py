@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import pathlib
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -119,11 +120,13 @@ def _send(
         _show_report(session, send(dry_run="true"))
         return
     asks = not yes and session.output == "table" and is_terminal()
-    found = _install_examined(session, send, params) if asks else send()
+    found = _install_examined(session, send, params, path) if asks else send()
     _show_answer(session, wait_for_nodes(session, found, wait) if wait else found)
 
 
-def _install_examined(session: ApiSession, send: Callable[..., Item], params: Item) -> Item:
+def _install_examined(
+    session: ApiSession, send: Callable[..., Item], params: Item, path: pathlib.Path
+) -> Item:
     """Show what an install would do, ask, and install the very bytes that were examined."""
     report = send(dry_run="true")
     _show_report(session, report)
@@ -137,7 +140,15 @@ def _install_examined(session: ApiSession, send: Callable[..., Item], params: It
     except CommandRefused as refusal:
         if refusal.code != "NOT_FOUND" or refusal.field != "sha256":
             raise
-        return send()  # it was kept for too long, or by another leader
+        # It was kept for too long, or by another leader. Meanwhile the file may have become another.
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != report.get("sha256"):
+            raise CommandRefused(
+                f"{path} is not the archive any more that was shown; nothing was installed",
+                hint="run the command again, and look at what it shows",
+            ) from None
+        return send()
     return installed
 
 
