@@ -97,3 +97,18 @@ async def test_a_few_are_compressed_at_once_and_the_others_do_not_wait() -> None
     assert len(compressed) == AT_ONCE
     again = await compression.applied(request(), ApiResponse(body=LARGE, compressible=True))
     assert again.body != LARGE, "the places are free again"
+
+
+async def test_a_place_is_taken_as_long_as_the_thread_works_also_when_the_caller_has_gone() -> None:
+    compression = Compression()
+    slow = ApiResponse(body=SystemEntropy().secret(1 << 20) * 32, compressible=True)
+    gone = [asyncio.create_task(compression.applied(request(), slow)) for _ in range(AT_ONCE)]
+    await asyncio.sleep(0)
+    for each in gone:
+        each.cancel()
+    await asyncio.sleep(0)
+    meanwhile = await compression.applied(request(), ApiResponse(body=LARGE, compressible=True))
+    assert meanwhile.body == LARGE
+    await asyncio.wait(gone)
+    again = await compression.applied(request(), ApiResponse(body=LARGE, compressible=True))
+    assert again.body != LARGE

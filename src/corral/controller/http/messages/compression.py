@@ -7,7 +7,6 @@ unless it is marked, and only what holds no secrets and no free text of programs
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import re
 from typing import Final
@@ -16,6 +15,7 @@ import msgspec
 
 from corral.controller.http.messages.request import HttpRequest
 from corral.controller.http.messages.responses import ApiResponse
+from corral.system.threads import to_end
 
 SMALLEST: Final = 2048
 """Fewer bytes are sent as they are: they fit into a packet or two anyway."""
@@ -71,7 +71,7 @@ class Compression:
             return None
         self._busy += 1
         try:
-            return await asyncio.to_thread(_gzip, body)
+            return await to_end(_gzip, body)  # its place is taken as long as the thread works
         finally:
             self._busy -= 1
 
