@@ -179,6 +179,7 @@ async def test_nothing_of_a_body_is_read_before_the_caller_is_known(rig: Rig) ->
         ({"Idempotency_Key": "a b"}, f"{JAR}?name=x", (400, "BAD_REQUEST")),
         ({"Content_Type": "multipart/form-data; boundary=x"}, f"{JAR}?name=x", (415, "UNSUPPORTED_MEDIA_TYPE")),
         ({"Content_Encoding": "gzip"}, f"{JAR}?name=x", (415, "UNSUPPORTED_MEDIA_TYPE")),
+        ({"Content_Range": "bytes 0-1/5"}, f"{JAR}?name=x", (400, "BAD_REQUEST")),
         ({}, JAR, (400, "MISSING_FIELD")),
         ({}, f"{JAR}?nmae=x", (400, "UNKNOWN_FIELD")),
     ]  # fmt: skip

@@ -227,7 +227,15 @@ class HttpRequest:
         return b"".join(parts)
 
     def require_bytes(self) -> None:
-        """Refuse a body that wraps what is uploaded: it would be stored wrapped."""
+        """Refuse a body that wraps what is uploaded: it would be stored wrapped; and a part of a file, which would take the
+        place of the whole (RFC 9110, 14.5)."""
+        if self.header(b"content-range") is not None:
+            raise Rejected(
+                Code.BAD_REQUEST,
+                "a part of a file cannot be stored: Content-Range is not supported",
+                hint="send the whole file as the body",
+                field="Content-Range",
+            )
         kind = (self.header(b"content-type") or "").partition(";")[0].strip().lower()
         coding = (self.header(b"content-encoding") or "identity").lower()
         if kind.startswith("multipart/") or coding != "identity":
