@@ -92,7 +92,9 @@ async def test_a_head_of_the_allowed_size_is_served_and_one_above_it_is_answered
             writer.write(
                 b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: " + b"a" * size + b"\r\n\r\n"
             )
-            assert (await cut(reader)).split()[1] == status
+            answer = await cut(reader)
+            assert answer.split()[1] == status
+            assert (b'"code":"BAD_REQUEST"' in answer) == (status == b"400")
 
 
 async def test_a_body_in_the_smallest_chunks_is_taken(rig: Rig) -> None:

@@ -83,7 +83,7 @@ async def test_any_head_is_refused_clearly_or_answered(hasty: Rig, sent: bytes) 
     for reply in replies(await exchanged(hasty, sent), bodiless=sent.startswith(b"HEAD")):
         check(reply)
         if reply.status >= 400 and not sent.startswith(b"HEAD"):
-            assert reply.code or reply.headers["content-type"].startswith("text/plain"), reply
+            assert reply.code, reply
 
 
 @ONE_RIG
@@ -204,7 +204,7 @@ async def test_trailers_are_no_part_of_a_request(
     found = replies(await exchanged(hasty, *sent))
     for reply in found:
         check(reply)
-        assert (reply.status, reply.code) in ((401, "UNAUTHENTICATED"), (400, "")), reply
+        assert (reply.status, reply.code) in ((401, "UNAUTHENTICATED"), (400, "BAD_REQUEST")), reply
     assert len(found) <= 1
     assert len(hasty.state.tokens) == before
 

@@ -90,3 +90,12 @@ async def test_a_wrong_document_is_named_by_its_path_with_the_next_step_and_chan
         created = await client.post(GROUPS, json={**RIGHT, **wrong})
         assert (created.status_code >= 400, created.json()["error"]["field"]) == (True, field), created.text
     assert rig.state.number == before
+
+
+@pytest.mark.parametrize("body", [b"[\x03", b'["\xff"]', b'{"name": 1, "command": ['])
+async def test_a_body_that_is_of_the_wrong_type_before_it_breaks_off_is_refused(
+    client: httpx.AsyncClient, body: bytes
+) -> None:
+    answer = await client.post(GROUPS, content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]["code"] in ("INVALID_FIELD", "INVALID_JSON")

@@ -86,7 +86,10 @@ class BodyDecoder:
         find: Callable[[Any], list[Rejected]] | None = getattr(self._type, "document_faults", None)
         if find is None or json_deeper_than(raw, BODY_DEPTH):
             return None
-        document = msgspec.json.decode(raw)
+        try:
+            document = msgspec.json.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError):  # it was refused before its end was looked at
+            return None
         found = find(document) if isinstance(document, dict) else []
         return found[0] if found else None
 

@@ -17,8 +17,9 @@ from websockets.http11 import Response as UpgradeResponse
 from websockets.server import ServerProtocol
 
 from corral.controller.http.messages.request import ABORT
-from corral.controller.http.messages.responses import SECURITY_HEADERS
+from corral.controller.http.messages.responses import JSON, SECURITY_HEADERS, refusal
 from corral.controller.http.server.open_connections import Cut, OpenConnections
+from corral.errors import Code, Rejected
 
 HEAD_LIMIT: Final = 64 * 1024
 """Of everything that is not the content of a body: the head, trailers, lengths and extensions of chunks."""
@@ -131,11 +132,11 @@ class HttpConnection(HttpToolsProtocol):
         if self._phase is _Phase.BODY or self._answering:
             self.transport.abort()  # an answer is on its way, or was given
         else:
-            body = msg.encode("ascii", "replace")
+            body = refusal(Rejected(Code.BAD_REQUEST, msg)).body
             headers = (
                 *self.server_state.default_headers,
                 *SECURITY_HEADERS,
-                (b"content-type", b"text/plain; charset=utf-8"),
+                (b"content-type", JSON),
                 (b"content-length", b"%d" % len(body)),
                 (b"connection", b"close"),
             )
