@@ -19,6 +19,7 @@ from websockets.frames import Frame, Opcode
 from corral.testing.waiting import eventually
 
 MIB = 1024 * 1024
+SOCKETS = ("/api/v1/instances/{}/console/ws?after=0", "/api/instances/{}/live-log")
 
 MESSAGES = st.one_of(
     st.sampled_from(
@@ -75,12 +76,16 @@ def frames(draw: st.DrawFn) -> bytes:
 
 
 @settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
-@given(sent=st.lists(frames(), min_size=1, max_size=6))
-async def test_any_frames_are_answered_or_end_their_own_socket_alone(hasty: Rig, sent: list[bytes]) -> None:  # noqa: F811
+@given(place=st.sampled_from(SOCKETS), sent=st.lists(frames(), min_size=1, max_size=6))
+async def test_any_frames_are_answered_or_end_their_own_socket_alone(
+    hasty: Rig,  # noqa: F811
+    place: str,
+    sent: list[bytes],
+) -> None:
     if not list(hasty.state.instances):
         await talking(hasty, b"ready\n")
     (record,) = [stored.record for stored in hasty.state.instances]
-    sock = await stalled_socket(hasty, f"/api/v1/instances/{record.id}/console/ws?after=0")
+    sock = await stalled_socket(hasty, place.format(record.id))
     loop = asyncio.get_running_loop()
     with sock:
         try:
