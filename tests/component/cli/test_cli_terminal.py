@@ -12,7 +12,7 @@ import subprocess
 import termios
 
 import pytest
-from stand_in_controller import NODE, PROGRAM, StandIn, refused
+from stand_in_controller import NODE, PROGRAM, File, StandIn, refused
 
 
 def on_terminal(
@@ -101,3 +101,20 @@ def test_instances_that_would_be_given_up_are_named_and_asked_about(
     found, seen = on_terminal(["node", "remove", "web-1"], pointed, answer=answer)
     assert (found, len(server.requests)) == (code, sent), seen
     assert told in seen
+
+
+def test_a_file_of_an_instance_cannot_steer_the_terminal(pointed: dict[str, str], server: StandIn) -> None:
+    content = (
+        "ok\tü\x1b]52;c;ZXZpbA==\x07 \x1b]0;title\x07\x1b[31mred\x1b[0m \u202e\x9b31m\nend\n".encode()
+        + b"\xff"
+    )
+    server.answers["GET", "/api/v1/instances/lobby-1/files/content"] = File(content)
+    code, seen = on_terminal(["instance", "cat", "lobby-1", "motd.txt"], pointed)
+    steering = ("\x1b]", "\x1b[31m", "\x9b", "\u202e", "\x07")
+    assert (code, [each for each in steering if each in seen]) == (0, []), seen
+    assert "ok\tü\\x1b]52;c;ZXZpbA==" in seen
+    assert "end\n\ufffd" in seen
+    piped = subprocess.run(
+        [*PROGRAM, "instance", "cat", "lobby-1", "motd.txt"], env=pointed, capture_output=True, check=True
+    )
+    assert piped.stdout == content

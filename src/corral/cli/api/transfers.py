@@ -211,11 +211,10 @@ def _broken(why: str) -> CommandRefused:
 
 @contextlib.contextmanager
 def opened_target(target: str, *, private: bool = False) -> Iterator[Any]:
-    """What to write to: stdout for '-'. A regular file, also behind symbolic links, is replaced when all of it is there,
+    """What to write to: stdout for '-', where a terminal gets nothing that would steer it. A regular file, also behind symbolic links, is replaced when all of it is there,
     and keeps its mode; `private`: a new one is for its owner alone. A device or a pipe is written as the bytes come."""
     if target == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        yield from _standard_output()
         return
     path = pathlib.Path(os.path.realpath(target))
     try:
@@ -228,6 +227,18 @@ def opened_target(target: str, *, private: bool = False) -> Iterator[Any]:
                 yield file
     except OSError as error:  # of the target: those of the connection are failures already
         raise CommandFailure(f"cannot write {target}: {error.strerror or error}") from error
+
+
+def _standard_output() -> Iterator[Any]:
+    if not sys.stdout.isatty():
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    from corral.cli.terminal.console_line import NeutralBytes
+
+    with contextlib.closing(NeutralBytes(sys.stdout.write)) as terminal:
+        yield terminal
+    sys.stdout.flush()
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from corral.cli.terminal.table import text_width
@@ -38,6 +38,22 @@ class Neutraliser:
         """The text that was held back, when nothing more comes."""
         rest, self._begun = self._begun, ""
         return neutral(rest)
+
+
+class NeutralBytes:
+    """Writes bytes that are text, as UTF-8, made harmless: files of instances are written by others."""
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write = write
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._neutral = Neutraliser()
+
+    def write(self, data: bytes) -> None:
+        self._write(self._neutral.clean(self._decoder.decode(data)))
+
+    def close(self) -> None:
+        """Write what was held back."""
+        self._write(self._neutral.clean(self._decoder.decode(b"", final=True)) + self._neutral.rest())
 
 
 def neutral(text: str) -> str:
