@@ -122,6 +122,25 @@ async def test_what_a_command_did_is_in_the_audit_under_its_caller_and_its_reque
     assert entries[-1]["after"] == {"command": line}
 
 
+async def test_the_audit_has_no_values_of_settings_and_variables(
+    controller: LocalController, admin: httpx.AsyncClient
+) -> None:
+    lines = (
+        "module config stats --set api_key=hunter2",
+        "instance create lobby --var=RCON_PASSWORD='hunter2 hunter2'",
+    )
+    for line in lines:
+        await run(admin, line)
+        assert (await admin.post("/api/commands/execute", json={"command": line})).status_code == 200
+    found = (await admin.get("/api/v1/audit", params={"action": "commands.execute"})).json()["items"]
+    kept = [each["after"]["command"] for each in found if each["outcome"] == "begun"]
+    assert sorted(set(kept)) == [
+        "instance create lobby --var=RCON_PASSWORD=•••",
+        "module config stats --set api_key=•••",
+    ]
+    assert len(kept) == 4
+
+
 async def test_a_refusal_by_the_command_itself_has_its_code(admin: httpx.AsyncClient) -> None:
     refused = await run(admin, "event types INSTANCE_COMAND")
     assert (refused["exit_code"], refused["error"]["code"]) == (1, "UNKNOWN_EVENT_TYPE")

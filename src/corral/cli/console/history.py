@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import readline
 from collections.abc import Mapping
 from typing import Final
 
 from corral.cli.api.context_store import default_path
+from corral.domain.command_secrets import may_hold_secret
 
 LINES_MAX: Final = 1000
 _LONGEST: Final = 4096
 _LARGEST: Final = 2 * LINES_MAX * _LONGEST
 _NAME: Final = "console_history"
-_SECRET: Final = re.compile(
-    r"corral_|--(token|join|recovery-code|first-admin)\b(?!-)|--(var|set)\b|pass(word|wd|phrase)|secret|bearer|private.key|api.?key",
-    re.IGNORECASE,
-)
-"""What stands in lines that may hold a secret: our credentials, options that take one or any value, and words for one."""
 
 
 def may_be_kept(line: str) -> bool:
     """Whether a line goes into the history. One that begins with a space does not, as in shells."""
     return (
-        bool(line.strip()) and not line.startswith(" ") and len(line) <= _LONGEST and not _SECRET.search(line)
+        bool(line.strip())
+        and not line.startswith(" ")
+        and len(line) <= _LONGEST
+        and not may_hold_secret(line)
     )
 
 

@@ -15,6 +15,7 @@ from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.instances.command_execution import (
     CommandError,
     CommandOutput,
+    audited,
     words_of,
 )
 from corral.controller.http.resources.instances.instances import CommandLine
@@ -66,7 +67,7 @@ async def run_on_node(
                 f"'{permission}' is granted for a part of node '{node}' only, and a node tells all of it",
                 hint="use a token whose scope names the node and no groups; 'corral whoami' shows it",
             )
-    await attempt.begin(action=ACTION, subject=node, after={"command": line})
+    await attempt.begin(action=ACTION, subject=node, after=audited(line, words))
     answer = await services.instances.node_commands.run(record.id, words)
     error = (
         CommandError(code=answer.code, message=answer.message, hint=answer.hint or None)

@@ -8,7 +8,7 @@ needs what it declares, and `modules.use`, as its routes do.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +24,7 @@ from corral.controller.http.pipeline.caller_limits import OpenStreams
 from corral.controller.http.pipeline.module_answers import in_doubt, public_failure, settle_failure
 from corral.controller.modules.module_service import Modules
 from corral.controller.state.ledger import Mutation
+from corral.domain.command_secrets import without_secrets
 from corral.domain.permissions import Permission
 from corral.errors import Code, CorralError, Rejected, unknown_choice
 from corral.modules.services.command_table import CommandMatch
@@ -95,7 +96,7 @@ async def execute(
                 "the command may have been run",
                 hint="it is not run again; look, and ask with a new key if it was not",
             )
-        await attempt.begin(action=ACTION, subject=SUBJECT, after={"command": line})
+        await attempt.begin(action=ACTION, subject=SUBJECT, after=audited(line, words))
         end = await runner.run(
             words, credential=credential, request=request, seconds=seconds, closing=stream.closing
         )
@@ -148,7 +149,7 @@ async def _module_command(
     )
     if attempt.in_doubt:
         raise in_doubt(module, f"command '{match.declaration.name}'")
-    await attempt.begin(action=ACTION, subject=module, after={"command": line})
+    await attempt.begin(action=ACTION, subject=module, after=audited(line, words))
     try:
         answer = await _called(match, asked)
     except CorralError as error:
@@ -181,6 +182,11 @@ async def _called(match: CommandMatch, asked: CommandRequest) -> CommandAnswer:
         )
     except (CorralError, msgspec.MsgspecError) as error:
         raise public_failure(module, f"command '{name}'", error) from error
+
+
+def audited(line: str, words: Sequence[str]) -> dict[str, object]:
+    """What the audit has of a line: values that may be secret are left out."""
+    return {"command": without_secrets(line, words)}
 
 
 def words_of(line: str) -> list[str]:
