@@ -334,6 +334,16 @@ async def test_a_module_describes_its_routes(client: httpx.AsyncClient) -> None:
     assert "200" in point["responses"]
 
 
+async def test_a_command_of_a_module_needs_its_permission_everywhere_as_its_routes_do(rig: Rig) -> None:
+    _, text = await rig.token(Role.ADMIN, scope={"groups": ["lobby"]})
+    async with rig.client(text) as scoped:
+        for line in ("echo a", "echo admin a"):
+            refused = await scoped.post("/api/v1/commands/execute", json={"command": line})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (403, "FORBIDDEN")
+            assert "within a scope only" in refused.json()["error"]["message"]
+    assert await rig.audits("commands.execute") == []
+
+
 async def test_commands_are_listed_and_run(client: httpx.AsyncClient, rig: Rig) -> None:
     listed = (await client.get("/api/v1/commands")).json()["items"]
     assert [item["name"] for item in listed] == ["echo", "echo admin", "fail"]

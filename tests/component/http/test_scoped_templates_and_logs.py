@@ -8,6 +8,8 @@ from http_rig import Rig
 from sse_client import following
 from test_scopes import fleet, scoped
 
+from corral.domain.permissions import Role
+
 __all__ = ["fleet"]  # the fixture
 
 
@@ -44,6 +46,65 @@ async def test_templates_that_groups_of_the_scope_use_are_there_and_no_others(te
         assert error(changed) == (403, "FORBIDDEN")
     async with await scoped(templates, nodes=["node-1"]) as node:
         assert (await node.get("/api/v1/templates")).json()["items"] == []
+
+
+async def test_nobody_reads_a_template_of_others_by_naming_it_in_a_group_of_the_own_scope(
+    templates: Rig,
+) -> None:
+    await templates.template("arenas/one", {"a.txt": b"secret"})
+    async with templates.client() as admin:
+        selected = {"template_selection": {"all_in_groups": [{"name": "arenas"}]}}
+        assert (await admin.patch("/api/v1/groups/arena", json=selected)).is_success
+    async with await scoped(templates, groups=["lobby*"]) as lobbies:
+        for named in ({"templates": ["arena-base"]}, selected, {"templates": ["lobby-base", "arenas/one"]}):
+            made = await lobbies.post("/api/v1/groups", json={"name": "lobby-2", "command": ["x"], **named})
+            assert error(made) == (403, "FORBIDDEN"), named
+            changed = await lobbies.patch("/api/v1/groups/lobby", json=named)
+            assert error(changed) == (403, "FORBIDDEN"), named
+            assert changed.json()["error"]["field"] == "templates"
+        theirs = {"allOf": [{"group": "arenas", "name": "one"}]}
+        universe = {"name": "lobby-2", "command": "x", "templateInstallationConfig": theirs}
+        assert (await lobbies.put("/api/configurations/lobby-2", json=universe)).status_code == 403
+        assert error(await lobbies.get("/api/v1/templates/arena-base")) == (404, "NOT_FOUND")
+        own = {"name": "lobby-2", "command": ["x"], "templates": ["shared", "spare"]}
+        assert (await lobbies.post("/api/v1/groups", json=own)).status_code == 201
+        kept = await lobbies.patch("/api/v1/groups/lobby", json={"memory_mb": 64})
+        assert kept.status_code == 200, kept.text
+
+
+async def test_a_template_outside_of_the_scope_is_not_read_by_the_files_of_an_instance(
+    templates: Rig,
+) -> None:
+    """The permission to read templates in one group is none for those of another, whose files the caller may read."""
+    async with templates.client() as admin:
+        for name, needed in (("filer", "instances.files"), ("designer", "templates.content")):
+            role = {"name": name, "permissions": ["self.read", needed]}
+            assert (await admin.post("/api/v1/roles", json=role)).is_success
+        bindings = [
+            {"role": "filer", "scope": {"groups": ["lobby", "arena"]}},
+            {"role": "designer", "scope": {"groups": ["arena"]}},
+        ]
+        made = await admin.post("/api/v1/users", json={"name": "eve", "bindings": bindings})
+        assert made.is_success, made.text
+    started = {group: await templates.instance(group) for group in ("lobby", "arena")}
+    _, text = await templates.token(Role.ADMIN, owner="eve")
+    async with templates.client(text) as eve:
+
+        async def origin(group: str, path: str) -> httpx.Response:
+            at = f"/api/v1/instances/{started[group].id}/files/origin"
+            return await eve.get(at, params={"path": path})
+
+        assert (await origin("arena", "a.txt")).json()["content"] == "shared"
+        for path in ("p.txt", "made.txt"):
+            assert error(await origin("lobby", path)) == (404, "NOT_FOUND")
+        outside, absent = await origin("lobby", "p.txt"), await origin("lobby", "q.txt")
+        assert (
+            outside.json()["error"]["message"].replace("p.txt", "q.txt")
+            == (absent.json()["error"]["message"])
+        )
+    async with templates.client() as admin:
+        at = f"/api/v1/instances/{started['lobby'].id}/files/origin"
+        assert (await admin.get(at, params={"path": "p.txt"})).json()["content"] == "parent"
 
 
 async def test_the_log_of_a_node_is_for_whoever_has_the_whole_node(fleet: Rig) -> None:

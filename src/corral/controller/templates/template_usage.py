@@ -31,6 +31,13 @@ def groups_using(state: ClusterState, name: str) -> list[str]:
     return sorted(found)
 
 
+def templates_of(state: ClusterState, spec: GroupSpec) -> set[str]:
+    """The templates that a group names: in its chain, as a choice, or by the name of their template group."""
+    selection = spec.template_selection
+    grouped = (choice.name for choice in (*selection.all_in_groups, *selection.one_in_groups))
+    return _named(spec) | {each.name for group in grouped for each in state.templates.in_group(group)}
+
+
 def users_of(state: ClusterState, name: str) -> list[str]:
     """The users that could not start without it, for a refusal: `group 'x'`, `template 'y'`, …"""
     naming, running = _NAMING.of(state), _RUNNING.of(state)

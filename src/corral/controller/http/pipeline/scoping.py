@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from corral.controller.state.cluster_state import ClusterState
-from corral.controller.templates.template_usage import groups_using
+from corral.controller.templates.template_usage import groups_using, templates_of
 from corral.domain.access import Access
 from corral.domain.event_subjects import KINDS, ResourceKind, group_of, node_of
 from corral.domain.events import Event
@@ -284,6 +284,22 @@ def refuse_document_outside(access: Access, spec: GroupSpec) -> None:
             hint="list nodes within the scope of the token in 'nodes'; 'corral whoami' shows it",
             field="nodes",
         )
+
+
+def refuse_templates_outside(access: Access, state: ClusterState, spec: GroupSpec) -> None:
+    """FORBIDDEN for a document that takes up a template which only groups outside of the caller's scope use: what a group of
+    the scope uses can be read. Templates that nobody uses yet may be taken up, and those that are there already stay."""
+    stored = state.groups.find(spec.name)
+    kept = templates_of(state, stored.record.spec) if stored is not None else set()
+    for name in sorted(templates_of(state, spec) - kept):
+        users = groups_using(state, name)
+        if users and not any(access.allows_on_group(Permission.GROUPS_READ, each) for each in users):
+            raise Rejected(
+                Code.FORBIDDEN,
+                f"template '{name}' is used by groups outside of the scope alone",
+                hint="use a template of a group within the scope of the token, or one that nobody uses",
+                field="templates",
+            )
 
 
 def event_filter(access: Access) -> Callable[[Event], bool] | None:

@@ -21,6 +21,7 @@ from corral.controller.http.pipeline.scoping import (
     Scoping,
     refuse_document_outside,
     refuse_references_outside,
+    refuse_templates_outside,
 )
 from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.dry_runs import (
@@ -102,7 +103,7 @@ def create_group(
     document = _written(call)
     _refuse_references(call, document)
     record = group_changes.create_document(ws, document)
-    _refuse_outside(call, [record.spec])
+    _refuse_outside(state, call, [record.spec])
     if call.query.dry_run:
         return dry_mutation("groups.create", record.spec.name, described(ws, instances.signals, workload))
     return changed(state, instances, ws, "groups.create", record.spec.name, None, record, status=201)
@@ -164,7 +165,7 @@ def revision(
             functools.partial(group_changes.revised_group, name, revise), lambda found: found.specs.values()
         )
         before = state.groups.require(name)
-        _refuse_outside(call, revised.specs.values())
+        _refuse_outside(state, call, revised.specs.values())
         record = group_changes.write_revised(ws, plans, revised, confirm=_confirmed(name, call.query))
         if call.query.dry_run:
             return dry_mutation(action, name, described(ws, instances.signals, workload))
@@ -174,13 +175,14 @@ def revision(
     return describe
 
 
-def _refuse_outside(call: ApiCall[Any, Any], specs: Iterable[GroupSpec]) -> None:
+def _refuse_outside(state: ClusterState, call: ApiCall[Any, Any], specs: Iterable[GroupSpec]) -> None:
     """FORBIDDEN for documents that a caller with a scope may not write: of groups outside of it, those that inherit
-    included, and of instances that could be placed on nodes outside of it."""
+    included, of instances that could be placed on nodes outside of it, and of templates of others."""
     access = call.caller.access
     if not access.allows_everywhere(Permission.GROUPS_MANAGE):
         for spec in specs:
             refuse_document_outside(access, spec)
+            refuse_templates_outside(access, state, spec)
 
 
 def _refuse_references(

@@ -2,7 +2,7 @@
 
 A command of the command line does what the API lets its caller do, and nothing else: it calls the API itself, with a
 credential that stands for the caller as long as it runs. `commands.execute` is needed in addition. A command of a module
-needs what it declares, and `modules.use`, as its routes do.
+needs what it declares, and `modules.use`, both everywhere, as its routes do.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from corral.controller.http.pipeline.attempts import Attempt, may_have_arrived
 from corral.controller.http.pipeline.authentication import authorise
 from corral.controller.http.pipeline.caller_limits import OpenStreams
 from corral.controller.http.pipeline.module_answers import in_doubt, public_failure, settle_failure
+from corral.controller.http.pipeline.scoping import only_in_scope
 from corral.controller.modules.module_service import Modules
 from corral.controller.state.ledger import Mutation
 from corral.domain.command_secrets import without_secrets
@@ -136,9 +137,9 @@ async def _module_command(
 ) -> Mutation:
     if not caller.access.allows(Permission.MODULES_USE) and caller.access.allows(Permission.COMMANDS_EXECUTE):
         raise _unknown(words, runner.program.words if runner is not None else ())
-    authorise(caller, Permission.MODULES_USE)
+    _need_everywhere(caller, Permission.MODULES_USE)
     match = _matched(services.modules, runner, words)
-    authorise(caller, _declared(match.declaration))
+    _need_everywhere(caller, _declared(match.declaration))
     module = match.scope.module_id
     asked = CommandRequest(
         command=match.declaration.number,
@@ -157,6 +158,13 @@ async def _module_command(
         raise
     body = CommandOutput(command=line, output=list(answer.lines), exit_code=0, module=module)
     return Mutation(action=ACTION, subject=module, steps=(), body=body)
+
+
+def _need_everywhere(caller: Caller, permission: Permission) -> None:
+    """FORBIDDEN also where it is granted within a scope only: a module knows no scopes."""
+    authorise(caller, permission)
+    if not caller.access.allows_everywhere(permission):
+        raise only_in_scope(permission)
 
 
 def _matched(modules: Modules, runner: CommandRunner | None, words: list[str]) -> CommandMatch:

@@ -16,6 +16,7 @@ from corral.controller.distribution.instance_files import ListedFile, WalkReques
 from corral.controller.http.messages.call import ApiCall, Query, TicketedQuery
 from corral.controller.http.pipeline.authentication import authorise
 from corral.controller.http.pipeline.route_table import Download, Read, Route
+from corral.controller.http.pipeline.scoping import covers_template
 from corral.controller.http.pipeline.sse_stream import Content, Write
 from corral.controller.http.pipeline.term_ports import FileDistribution
 from corral.controller.state.cluster_state import ClusterState
@@ -168,13 +169,15 @@ async def get_archive(distribution: FileDistribution, call: ApiCall[None, FileAr
 async def get_origin(
     state: ClusterState, templates: TemplateLibrary, call: ApiCall[None, InstanceFileQuery]
 ) -> FileOriginShape:
-    """Who may not read templates does not get them by the files of an instance either."""
-    authorise(call.caller, Permission.TEMPLATES_CONTENT)
+    """Who may not read a template does not get it by the files of an instance either: outside of the caller's scope it is
+    as if there were none."""
+    needed, access = Permission.TEMPLATES_CONTENT, call.caller.access
+    authorise(call.caller, needed)
     record = state.instances.require(call.path["id"]).record
     path = check_path(call.query.path, field="path")
     origins = await origins_of(state, templates, record)
     found = origins.file(path)
-    if found is None:
+    if found is None or not covers_template(access, needed, state, found[0].name):
         raise no_origin(record, path)
     template, file = found
     content: str | None = None
