@@ -96,12 +96,17 @@ async def test_what_no_configuration_can_say_stays(client: httpx.AsyncClient, ri
     assert changed.json() == {**found, "ramMB": 64}
     group = (await client.get("/api/v1/groups/lobby")).json()
     assert group["ports"]["primary"] | {"of": None} == {
-        "range": [30000, 30000], "port": None, "of": None, "offset": 0, "protocol": "tcp"
+        "range": None, "port": 30000, "of": None, "offset": 0, "protocol": "tcp"
     }  # fmt: skip
     assert group["ports"]["query"]["of"] == "primary"
     assert [each["kind"] for each in group["probes"]] == ["tcp"]
     assert (group["labels"], group["variables"], group["max"]) == ({"team": "a"}, {"X": "1"}, 5)
-    assert (group["command"], group["args"]) == (["/bin/sh", "-c", "x --more 'a b'"], [])
+    assert (group["command"], group["args"]) == (["x"], ["--more", "a b"])
+    other = {"command": "y 'a b'", "availablePorts": {"min": 30001, "max": 30001}}
+    assert (await client.put(LOBBY, json={**found, **other})).status_code == 200
+    group = (await client.get("/api/v1/groups/lobby")).json()
+    assert (group["command"], group["args"]) == (["/bin/sh", "-c", "y 'a b'"], [])
+    assert (group["ports"]["primary"]["range"], group["ports"]["primary"]["port"]) == ([30001, 30001], None)
 
 
 @pytest.mark.parametrize(
@@ -200,6 +205,40 @@ async def test_commands_and_values_are_hidden_from_viewers_and_cannot_be_written
     assert (await client.get(LOBBY)).json() == FULL
 
 
+@pytest.mark.parametrize(
+    "group",
+    [
+        {"jvm": {"jar": "server.jar"}},
+        {"command": ["java"], "args": ["-jar", "a b.jar"], "ports": {"primary": {"port": 25565}}},
+        {
+            "command": ["x"],
+            "ports": {"primary": {"range": [30000, 30010]}, "q": {"of": "primary", "offset": 5}},
+        },
+        {
+            "command": ["x"],
+            "template_selection": {
+                "all_of": [{"name": "lobby/base", "override": True}, {"name": "plugins/a", "override": False}]
+            },
+        },
+    ],
+)
+async def test_a_configuration_put_back_as_it_was_read_changes_nothing(
+    client: httpx.AsyncClient, rig: Rig, group: dict[str, Any]
+) -> None:
+    await with_templates(rig)
+    made = await client.post("/api/v1/groups", json={"name": "lobby", "min": 0, **group})
+    assert made.status_code == 201, made.text
+    before = (await client.get("/api/v1/groups/lobby/document")).json()
+    shown = (await client.get(LOBBY)).json()
+    again = await client.put(LOBBY, json=shown)
+    assert (again.status_code, again.json()) == (200, shown), again.text
+    assert (await client.get("/api/v1/groups/lobby/document")).json() == before
+    assert await rig.audits("groups.update") == []
+    more = await client.put(LOBBY, json={**shown, "ramMB": 777})
+    assert more.status_code == 200, more.text
+    assert (await client.get("/api/v1/groups/lobby/document")).json() == {**before, "memory_mb": 777}
+
+
 async def test_a_scope_limits_what_is_listed_and_written(client: httpx.AsyncClient, rig: Rig) -> None:
     for name in ("lobby", "arena"):
         await client.put(f"{ALL}/{name}", json={"command": "x"})
@@ -208,8 +247,9 @@ async def test_a_scope_limits_what_is_listed_and_written(client: httpx.AsyncClie
         assert [each["name"] for each in (await scoped.get(ALL)).json()] == ["lobby"]
         assert (await scoped.put(LOBBY, json=SMALL)).status_code == 200
         assert (await scoped.put(f"{ALL}/lobster", json={"command": "x"})).status_code == 200
-        assert refusal(await scoped.put(f"{ALL}/arena", json={"command": "x"}))[0] == 404
-        assert refusal(await scoped.put(f"{ALL}/other", json={"command": "x"}))[0] == 403
+        there = refusal(await scoped.put(f"{ALL}/arena", json={"command": "x"}))
+        absent = refusal(await scoped.put(f"{ALL}/arenb", json={"command": "x"}))
+        assert (there[0], there[1]) == (403, absent[1].replace("arenb", "arena")), "nor whether it exists"
         assert refusal(await scoped.delete(f"{ALL}/arena"))[0] == 404
 
 

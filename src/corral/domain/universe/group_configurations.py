@@ -15,7 +15,11 @@ import msgspec
 from corral.domain.groups.group import PRIMARY, GroupSpec, PortSpec, TemplateChoice, TemplateSelection
 from corral.domain.groups.variables import INSTANCE_GROUPS
 from corral.domain.universe.command_lines import SHELL, split_command
-from corral.domain.universe.configurations import INSTANCE_GROUPS_LABEL, MappedConfiguration
+from corral.domain.universe.configurations import (
+    INSTANCE_GROUPS_LABEL,
+    MappedConfiguration,
+    map_configuration,
+)
 from corral.domain.universe.field_reports import FieldFault
 from corral.domain.universe.template_choices import FIELD as TEMPLATES
 from corral.domain.universe.template_choices import GROUPED, NAMED, OVERRIDE
@@ -115,26 +119,28 @@ def unmapped_fields(value: Mapping[str, Any]) -> list[FieldFault]:
 
 
 def configuration_patch(spec: GroupSpec, mapped: MappedConfiguration) -> dict[str, Any]:
-    """The merge patch (RFC 7396) that makes a group what a configuration says, and leaves the rest of it."""
+    """The merge patch (RFC 7396) that makes a group what a configuration says, and leaves the rest of it. What the
+    configuration of the group as it is says as well is no change, however the group says it."""
     given = mapped.document
-    empty = GroupSpec(name=spec.name)
-    patch: dict[str, Any] = {
-        field: given.get(field)
-        for field in _PLAIN
-        if field in given or getattr(spec, field) != getattr(empty, field)
-    }
+    present = map_configuration("", configuration_of(spec)).document
+    patch: dict[str, Any] = {field: given.get(field) for field in _PLAIN}
     patch["command"] = given.get("command")
-    if spec.args:
-        patch["args"] = None
     for field in _MAPS:
         patch[field] = _replaced(getattr(spec, field), given.get(field, {}))
     patch["labels"] = {INSTANCE_GROUPS_LABEL: given.get("labels", {}).get(INSTANCE_GROUPS_LABEL)}
     patch["variables"] = {INSTANCE_GROUPS: given.get("variables", {}).get(INSTANCE_GROUPS)}
-    patch["ports"] = _ports(spec, given.get("ports", {}))
+    patch["ports"] = _ports(spec, given.get("ports", {}), present.get("ports", {}))
     selected = given.get("template_selection", {})
-    if selected or spec.template_selection != empty.template_selection:
-        patch["template_selection"] = {to: selected.get(to) for to in (*NAMED.values(), *GROUPED.values())}
-    return {field: value for field, value in patch.items() if value != {}}
+    patch["template_selection"] = {to: selected.get(to) for to in (*NAMED.values(), *GROUPED.values())}
+    changed = {field: value for field, value in patch.items() if given.get(field) != present.get(field)}
+    if "command" in changed and spec.args:
+        changed["args"] = None
+    return changed
+
+
+def keeps_command(spec: GroupSpec, value: Mapping[str, Any]) -> bool:
+    """Whether a configuration without a command leaves the group its own: it has a `jvm`, which no configuration has."""
+    return spec.jvm is not None and not spec.command and not value.get("command")
 
 
 def _replaced(present: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,7 +148,9 @@ def _replaced(present: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str,
     return {**dict.fromkeys(present.keys() - given.keys()), **given}
 
 
-def _ports(spec: GroupSpec, given: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _ports(
+    spec: GroupSpec, given: Mapping[str, Mapping[str, Any]], present: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
     """Ports that no configuration can describe stay: ranges beside the primary one, and those tied to another."""
     patch: dict[str, Any] = {
         name: None
@@ -150,6 +158,8 @@ def _ports(spec: GroupSpec, given: Mapping[str, Mapping[str, Any]]) -> dict[str,
         if name not in given and port.of is None and (name == PRIMARY or port.port is not None)
     }
     for name, port in given.items():
+        if port == present.get(name):
+            continue
         cleared = dict.fromkeys(("range", "port", "of", "offset")) if name in spec.ports else {}
         patch[name] = {**cleared, **port}
     return patch

@@ -10,7 +10,7 @@ import msgspec
 from corral.controller.http.messages.call import ApiCall, Confirmed, NoQuery, RequestBody
 from corral.controller.http.pipeline.route_handlers import Describe
 from corral.controller.http.pipeline.route_table import Build, Mutate, Read, Route
-from corral.controller.http.pipeline.scoping import Scoping, check_scope
+from corral.controller.http.pipeline.scoping import Scoping, check_scope, refuse_group_outside
 from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.dry_runs import ConfirmedOrDry, DryRunQuery
 from corral.controller.http.resources.groups.group_changes import the_group, writing
@@ -30,6 +30,7 @@ from corral.domain.universe.group_configurations import (
     configuration_of,
     configuration_patch,
     faults_of,
+    keeps_command,
     new_document,
 )
 from corral.errors import Code, Rejected
@@ -127,8 +128,10 @@ async def put_configuration(
     call: ApiCall[UniverseConfiguration, Confirmed],
 ) -> Describe:
     """A group of this name gets what the configuration says, and keeps what none can say; without one it is created."""
-    name = call.path["name"]
-    mapped = _mapped(call, name)
+    name, access = call.path["name"], call.caller.access
+    refuse_group_outside(access, Permission.GROUPS_MANAGE, name, field="name")  # whether there is one or not
+    stored = state.groups.find(name)
+    mapped = _mapped(call, name, stored.record.spec if stored is not None else None)
 
     def revise(record: GroupRecord, stored: StoredGroups) -> Any:
         return group_changes.patched(configuration_patch(record.spec, mapped))(record, stored)
@@ -140,7 +143,7 @@ async def put_configuration(
                 mutation = create_group(state, instances, workload, written.with_query(DryRunQuery()))
             else:
                 permission = Permission.GROUPS_MANAGE
-                check_scope(Scoping.GROUP, call.caller.access, permission, state, call.path)
+                check_scope(Scoping.GROUP, access, permission, state, call.path)
                 asked = call.with_query(ConfirmedOrDry(confirm=call.query.confirm))
                 mutation = await revision(state, instances, workload, asked, revise)()
         except Rejected as error:
@@ -150,8 +153,11 @@ async def put_configuration(
     return describe
 
 
-def _mapped(call: ApiCall[UniverseConfiguration, Any], name: str) -> MappedConfiguration:
-    """The group that the body describes; INVALID_FIELD names the first field that cannot be taken over."""
+def _mapped(
+    call: ApiCall[UniverseConfiguration, Any], name: str, present: GroupSpec | None
+) -> MappedConfiguration:
+    """The group that the body describes; INVALID_FIELD names the first field that cannot be taken over. `present`: the
+    group as it is."""
     value: dict[str, Any] = msgspec.json.decode(call.raw or b"{}")
     written = call.body.name
     if written is not None and written.lower() != name:
@@ -163,6 +169,8 @@ def _mapped(call: ApiCall[UniverseConfiguration, Any], name: str) -> MappedConfi
         )
     mapped = map_configuration(_BODY, {**value, "name": name})
     for fault in faults_of(mapped, value):
+        if fault.field == "command" and present is not None and keeps_command(present, value):
+            continue
         raise Rejected(
             Code.INVALID_FIELD, f"{fault.field}: {fault.message}", hint=fault.hint, field=fault.field
         )
