@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed, ConnectionClosedOK, InvalidStatus
 
 from corral.controller.accounts.delegations import PREFIX, Delegation
 from corral.domain.ids import CallerId
@@ -320,10 +320,31 @@ async def test_universe_s_console_is_a_socket_of_lines_that_ends_with_its_rights
         assert "at most 4,095" in str(await socket.recv())
         await socket.send(b"\x00\xff")
         assert str(await socket.recv()).startswith("error: ")
+        async with caller(controller, text) as own:
+            ticket = (await own.post("/api/v1/events/tickets")).json()["ticket"]
+        async with connect(f"{address}?ticket={ticket}", proxy=None) as leaving:
+            await leaving.send("exit")
+            with pytest.raises(ConnectionClosedOK, match="you left the console"):
+                await leaving.recv()
         assert (await admin.delete(f"/api/v1/tokens/{id}")).status_code == 204
         with pytest.raises(ConnectionClosed) as closed:
             await socket.recv()
         assert "revoked" in str(closed.value)
+
+
+async def test_commands_on_universe_s_console_count_as_ten_requests_each(cluster: LocalCluster) -> None:
+    limits = {"http__limits__requests_per_second": 1, "http__limits__burst": 25}
+    controller = await cluster.controller(**limits)
+    address = controller.url.replace("http", "ws", 1) + "/api/console"
+    bearer = {"Authorization": f"Bearer {controller.admin_token}"}
+    async with connect(address, additional_headers=bearer, proxy=None) as socket:
+        await socket.send("version")
+        assert not str(await socket.recv()).startswith("error")
+        for _ in range(2):
+            await socket.send("version")
+        while not (line := str(await socket.recv())).startswith("error"):
+            pass
+        assert "this request counts as 10" in line
 
 
 def read(pid: int, what: str) -> bytes:

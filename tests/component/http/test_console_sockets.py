@@ -18,6 +18,7 @@ from corral.domain.groups.instance_records import ExitRecord
 from corral.domain.instance_states import InstanceState
 from corral.domain.permissions import Role
 from corral.domain.sensitive_fields import HIDDEN
+from corral.system.http_config import HttpLimitsSection
 from corral.testing.waiting import eventually
 
 MIB = 1024 * 1024
@@ -203,3 +204,20 @@ async def test_credit_does_not_add_up_without_bound(rig: Rig) -> None:
             await ws.send('{"credit": 1073741824}')
         node.say(record.id, record.incarnation, b"hello\n")
         assert (await heard(ws))["items"][0]["line"] == "hello"
+
+
+async def test_lines_on_a_socket_count_as_requests_of_their_token_and_wait_instead_of_being_refused(
+    data: pathlib.Path,
+) -> None:
+    async with http_rig(data, limits=HttpLimitsSection(requests_per_second=1, burst=30)) as rig:
+        _, _, path = await talking(rig, b"ready\n")
+        _, token = await rig.token(Role.OPERATOR)
+        async with rig.client(token) as client, socket_to(rig, path, token) as ws:
+            for number in range(25):
+                await ws.send(json.dumps({"command": f"line {number}"}))
+                assert (await heard_of(ws, "ack"))["command"] == f"line {number}"
+            answers = [await client.get("/api/v1/auth/me") for _ in range(25)]
+            assert 429 in [answer.status_code for answer in answers], "they share one rate"
+            for number in range(2):
+                await ws.send(json.dumps({"command": f"late {number}"}))
+                assert (await heard_of(ws, "ack"))["command"] == f"late {number}", "it waits"

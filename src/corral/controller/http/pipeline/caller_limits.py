@@ -207,6 +207,11 @@ class RequestRates:
                 f"the {caller.noun} asks more often than {self._per_second} times a second{counted}"
             )
 
+    async def wait_turn(self, caller: Caller, cost: float) -> None:
+        """Wait until this caller may have so much of a request: what comes on a socket is slowed down, not refused."""
+        while self._per_second and not self._callers.take(caller.limit_key, cost):
+            await asyncio.sleep(cost / self._per_second)
+
     def stranger(self, address: str) -> None:
         """Count a caller with refused credentials; RATE_LIMITED when the address tries too often."""
         if self._per_second and not self._strangers.take(counted_as(address)):

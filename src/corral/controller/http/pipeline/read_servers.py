@@ -3,6 +3,7 @@ whose response is sent in pieces (event streams, downloads, WebSockets, response
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -243,7 +244,8 @@ class SocketServer:
             )
         with _opened(self._admission, admitted, self._path) as stream:
             dialogue = await self._handler(admitted.leading, admitted.call)
-            await serve_socket(request=request, stream=stream, dialogue=dialogue)
+            wait_turn = functools.partial(admitted.leading.rates.wait_turn, admitted.call.caller)
+            await serve_socket(request=request, stream=stream, dialogue=dialogue, wait_turn=wait_turn)
 
     def _ticket(self, request: HttpRequest) -> str | None:
         if request.header(b"authorization") is not None:

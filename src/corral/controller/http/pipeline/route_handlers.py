@@ -69,7 +69,11 @@ class Dialogue(Protocol):
 
 
 class DialogueOver(Exception):
-    """The application has had enough of a client; the reason is told to it."""
+    """The application ends a dialogue, for this reason: it has had enough of the client, or the client asked for it."""
+
+    def __init__(self, reason: str, *, asked_for: bool = False) -> None:
+        super().__init__(reason)
+        self.asked_for = asked_for
 
 
 LoginHandler = Callable[..., Awaitable[ApiResponse]]

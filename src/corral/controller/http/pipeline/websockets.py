@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
@@ -23,6 +24,10 @@ _ENDED: Final = 1000
 _CLOSED_BY_US: Final = 1008
 _FAILED: Final = 1011
 _MAX_REASON: Final = 120
+_MESSAGE_COST: Final = 0.2
+"""Of a message that is not answered, such as credit, in requests."""
+
+WaitTurn = Callable[[float], Awaitable[None]]
 
 
 def ticket_of(request: HttpRequest) -> str | None:
@@ -33,8 +38,11 @@ def ticket_of(request: HttpRequest) -> str | None:
     return None
 
 
-async def serve_socket(*, request: HttpRequest, stream: OpenStream, dialogue: Dialogue) -> None:
-    """Send and receive until either side ends or `stream` is closed; nothing is left running."""
+async def serve_socket(
+    *, request: HttpRequest, stream: OpenStream, dialogue: Dialogue, wait_turn: WaitTurn
+) -> None:
+    """Send and receive until either side ends or `stream` is closed; nothing is left running. `wait_turn`: before a message
+    is read, and for so much of a request."""
     assert (await request.receive())["type"] == "websocket.connect"
     await request.send({"type": "websocket.accept", "subprotocol": _chosen(request), "headers": []})
 
@@ -43,7 +51,9 @@ async def serve_socket(*, request: HttpRequest, stream: OpenStream, dialogue: Di
 
     async with Tasks() as tasks:
         sending = tasks.spawn(dialogue.send_messages(write), name="http/send", awaited=True)
-        receiving = tasks.spawn(_receive_all(request, dialogue, write), name="http/receive", awaited=True)
+        receiving = tasks.spawn(
+            _receive_all(request, dialogue, write, wait_turn), name="http/receive", awaited=True
+        )
         await first_of(sending, receiving, stream.closing)
         gone = receiving.done() and not receiving.cancelled() and receiving.exception() is None
     failures = [error for task in (sending, receiving) if (error := failure_of(task)) is not None]
@@ -57,7 +67,7 @@ async def serve_socket(*, request: HttpRequest, stream: OpenStream, dialogue: Di
     if stream.closing.done():
         await _close(request, _CLOSED_BY_US, stream.closing.result())
     elif refusal is not None:
-        await _close(request, _CLOSED_BY_US, str(refusal))
+        await _close(request, _ENDED if refusal.asked_for else _CLOSED_BY_US, str(refusal))
     elif failures:
         await _close(request, _FAILED, "something went wrong")
     else:
@@ -69,8 +79,11 @@ def _chosen(request: HttpRequest) -> str | None:
     return PROTOCOL if PROTOCOL in [name.strip() for name in offered] else None
 
 
-async def _receive_all(request: HttpRequest, dialogue: Dialogue, write: WriteText) -> None:
-    """Messages one after the other, until the client goes. What it sends meanwhile waits in its socket."""
+async def _receive_all(
+    request: HttpRequest, dialogue: Dialogue, write: WriteText, wait_turn: WaitTurn
+) -> None:
+    """Messages one after the other, until the client goes. What it sends meanwhile waits in its socket. One that is answered
+    counts as a request, others as a part of one."""
     while True:
         message = await request.receive()
         if message["type"] == "websocket.disconnect":
@@ -78,9 +91,11 @@ async def _receive_all(request: HttpRequest, dialogue: Dialogue, write: WriteTex
         text = message.get("text")
         if text is None:
             text = (message.get("bytes") or b"").decode("utf-8", "replace")
+        await wait_turn(_MESSAGE_COST)
         answer = await dialogue.receive(text)
         if answer is not None:
             await write(answer.decode())
+            await wait_turn(1 - _MESSAGE_COST)
         else:
             await asyncio.sleep(0)  # many messages may lie here: others have their turn between two of them
 

@@ -12,7 +12,8 @@ import msgspec
 from corral.controller.http.messages.call import ApiCall, NoQuery, TicketedQuery
 from corral.controller.http.messages.responses import ApiResponse
 from corral.controller.http.pipeline.attempts import Attempt, Attempts
-from corral.controller.http.pipeline.route_handlers import WriteText
+from corral.controller.http.pipeline.caller_limits import RequestRates
+from corral.controller.http.pipeline.route_handlers import DialogueOver, WriteText
 from corral.controller.http.pipeline.route_table import Once, Route, Socket
 from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.http.resources.instances.command_execution import (
@@ -28,6 +29,8 @@ from corral.domain.records import AuditOutcome
 from corral.errors import CorralError
 
 _COST: Final = 10
+"""A command counts as so many requests of its caller."""
+_LEAVING: Final = ("exit", "quit")
 
 
 class UniverseOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,6 +81,7 @@ class ConsoleServices:
 
     commands: CommandServices
     attempts: Attempts
+    rates: RequestRates
 
 
 class UniverseConsole:
@@ -98,6 +102,8 @@ class UniverseConsole:
         line = text.rstrip("\r\n")
         if not line.strip():
             return None
+        if line.strip() in _LEAVING:
+            raise DialogueOver("you left the console", asked_for=True)
         try:
             for each in await self._executed(line):
                 await write(each)
@@ -110,6 +116,7 @@ class UniverseConsole:
     async def _executed(self, line: str) -> list[str]:
         msgspec.convert({"command": line}, CommandLine)
         services, caller = self._services, self._call.caller
+        services.rates.admit(caller, cost=_COST)
         attempt = services.attempts.attempt(
             caller=caller, now=services.commands.setting.clock.now(), guard=None
         )
