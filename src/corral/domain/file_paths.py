@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final, Literal
 
-import re2  # type: ignore[import-untyped]  # the package has no stubs
-
+from corral.domain.patterns import BytesPattern, compile_globs, literal
 from corral.errors import Code, Rejected
 
 PATH_MAX: Final = 4096
 PART_MAX: Final = 255
 WILDCARDS_MAX: Final = 32
-_MEMORY: Final = 32 * 1024 * 1024
 
 
 def check_path(text: str, *, field: str | None = None) -> str:
@@ -109,22 +107,9 @@ def _refused(text: str, problem: str, field: str | None) -> Rejected:
     )
 
 
-def _compiled(patterns: tuple[str, ...]) -> tuple[Any, ...]:
-    """As one expression, or one by one when they are too many for that."""
-    try:
-        return (_expression(patterns),)
-    except re2.error:
-        return tuple(_expression((pattern,)) for pattern in patterns)
-
-
 @functools.lru_cache(maxsize=256)
-def _expression(patterns: tuple[str, ...]) -> Any:
-    options: Any = re2.Options()
-    options.log_errors = False
-    options.never_capture = True
-    options.dot_nl = True
-    options.max_mem = _MEMORY
-    return re2.compile("|".join(_translated(pattern) for pattern in patterns).encode(), options)
+def _compiled(patterns: tuple[str, ...]) -> tuple[BytesPattern, ...]:
+    return compile_globs([_translated(pattern) for pattern in patterns])
 
 
 def _translated(pattern: str) -> str:
@@ -153,7 +138,7 @@ def _part(part: str) -> str:
             result += members
             at = close
         else:
-            result += re2.escape(sign)
+            result += literal(sign)
         at += 1
     return result
 
