@@ -101,7 +101,7 @@ class NodeConsoles:
         else:
             self._sender = LineSender(connection, self._watch)
         if connection.supports.console_queries:
-            self._queries = Queries(connection)
+            self._queries = Queries(connection, self._clock.monotonic)
         self._known = {ConsoleKey(p.instance_id, p.incarnation): p for p in connection.ack.consoles}
         for feed in self._feeds.values():
             if not feed.ended or feed.key in self._known or (feed.sent >= 0 and not feed.settled):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -13,8 +15,9 @@ from corral.daemon.link.data_channel import DataChannel
 from corral.errors import Bug, Code, CorralError, Rejected, Retryable
 from corral.runtimes.console.lines import DISPLAY_BYTES
 from corral.runtimes.console.log import ConsoleLog
-from corral.runtimes.console.search import Pattern, search
+from corral.runtimes.console.search import Bounds, Pattern, search
 from corral.system.aio.tasks import Tasks
+from corral.system.threads import to_end
 from corral.wire.v1.instance_pb2 import (
     ConsoleBlock,
     ConsoleGap,
@@ -30,6 +33,10 @@ DEFAULT_ANSWER_BYTES: Final = 1 << 20
 MAX_LINES: Final = 10_000
 DEFAULT_LINES: Final = 1_000
 AT_ONCE: Final = 4
+SEARCHES_AT_ONCE: Final = 2
+"""Of them; pages are read meanwhile."""
+SEARCH_SECONDS: Final = 5.0
+"""A search that takes longer answers with what it has, and where the next one continues."""
 WAITING: Final = 64
 _log = structlog.get_logger("corral.daemon.console")
 
@@ -37,10 +44,12 @@ _log = structlog.get_logger("corral.daemon.console")
 class Queries:
     """Answers the queries of one connection, a few at a time. `close` cancels those under way."""
 
-    def __init__(self, connection: LinkConnection) -> None:
+    def __init__(self, connection: LinkConnection, monotonic: Callable[[], float]) -> None:
         self._connection = connection
+        self._monotonic = monotonic
         self._channel: DataChannel | None = None
         self._turns = asyncio.Semaphore(AT_ONCE)
+        self._searches = asyncio.Semaphore(SEARCHES_AT_ONCE)
         self._tasks = Tasks()
 
     def answer(self, query: ConsoleQuery, directory: str | None) -> None:
@@ -49,7 +58,7 @@ class Queries:
         if directory is None:
             self._refuse(query, _gone(query))
         else:
-            self.answer_with(query, lambda: answer_to(query, directory))
+            self.answer_with(query, lambda: answer_to(query, directory, self._monotonic))
 
     def answer_with(self, query: ConsoleQuery, find: Callable[[], ConsoleQueryResult]) -> None:
         """The same with the result of `find`, called in a thread."""
@@ -67,8 +76,11 @@ class Queries:
 
     async def _answer(self, query: ConsoleQuery, find: Callable[[], ConsoleQueryResult]) -> None:
         try:
-            async with self._turns:
-                content = await asyncio.to_thread(lambda: find().SerializeToString())
+            async with contextlib.AsyncExitStack() as turns:
+                if query.pattern:
+                    await turns.enter_async_context(self._searches)
+                await turns.enter_async_context(self._turns)
+                content = await to_end(lambda: find().SerializeToString())
                 await self._data().push_bytes(query.request_id, content)
         except CorralError as error:
             self._refuse(query, error)
@@ -106,8 +118,12 @@ def _gone(query: ConsoleQuery) -> Rejected:
     )
 
 
-def answer_to(query: ConsoleQuery, directory: str) -> ConsoleQueryResult:
-    """Read or search; in a thread of its own, because a search may take a while."""
+def answer_to(
+    query: ConsoleQuery, directory: str, monotonic: Callable[[], float] = time.monotonic
+) -> ConsoleQueryResult:
+    """Read or search; in a thread of its own, because a search may take a while: `SEARCH_SECONDS` and the rest of a
+    window."""
+    deadline = monotonic() + SEARCH_SECONDS
     with ConsoleLog(directory) as log:
         first, end = log.first_offset, log.end_offset
         start = min(max(query.from_offset, first), end)
@@ -119,7 +135,7 @@ def answer_to(query: ConsoleQuery, directory: str) -> ConsoleQueryResult:
             start = min(start, end)
         result = ConsoleQueryResult(first_offset=first, end_offset=end, next_offset=start)
         if query.pattern:
-            _search(log, query, start, until, result)
+            _search(log, query, start, until, result, lambda: monotonic() > deadline)
         elif start < until:
             _read(log, query, start, until, result)
         for gap in log.gaps(*_covered(query, start, until, result)):
@@ -164,16 +180,20 @@ def _read(log: ConsoleLog, query: ConsoleQuery, start: int, until: int, result: 
         result.next_offset = until
 
 
-def _search(log: ConsoleLog, query: ConsoleQuery, start: int, until: int, result: ConsoleQueryResult) -> None:
-    hits = search(
-        log,
-        Pattern(query.pattern),
-        start,
-        until,
+def _search(
+    log: ConsoleLog,
+    query: ConsoleQuery,
+    start: int,
+    until: int,
+    result: ConsoleQueryResult,
+    over: Callable[[], bool],
+) -> None:
+    bounds = Bounds(
         max_lines=min(query.max_lines or DEFAULT_LINES, MAX_LINES),
         max_bytes=max(DISPLAY_BYTES, min(query.max_bytes or DEFAULT_ANSWER_BYTES, MAX_ANSWER_BYTES)),
-        newest=query.newest,
+        over=over,
     )
+    hits = search(log, Pattern(query.pattern), start, until, bounds, newest=query.newest)
     result.next_offset = hits.next_offset
     for hit in hits.found:
         _add(log, query, hit.offset, hit.data, result)
