@@ -55,6 +55,7 @@ class StandInNode:
         self.command_ids: set[tuple[int, str]] = set()
         self.on_command: Callable[[], None] = lambda: None
         self.silent = False
+        self.held: list[ConsoleQuery] = []
         self.tells_no_places = False
         self.refuse_queries = ""
         self.refuse_commands = ""
@@ -124,11 +125,14 @@ class StandInNode:
     def send(self, message: ControllerMessage) -> bool:
         self.sent.append(message)
         kind = message.WhichOneof("payload")
-        if kind == "console_query" and not self.silent:
+        if kind == "console_query":
             query = ConsoleQuery()
             query.CopyFrom(message.console_query)
-            self.queries.append(query)
-            asyncio.get_running_loop().call_soon(self._answer, query)
+            if self.silent:
+                self.held.append(query)
+            else:
+                self.queries.append(query)
+                asyncio.get_running_loop().call_soon(self._answer, query)
         if kind == "send_command" and not self.silent:
             command = message.send_command
             self.on_command()
@@ -154,6 +158,12 @@ class StandInNode:
             )
             asyncio.get_running_loop().call_soon(self.instances.commands.answered, self.id, ack)
         return not self.over.is_set()
+
+    def answer_held(self) -> None:
+        """What was asked while it was silent."""
+        self.silent = False
+        while self.held:
+            self._answer(self.held.pop(0))
 
     def _written(self, command: SendCommand) -> int:
         return len(self.kept.get((command.instance_id, command.incarnation), b""))

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import itertools
 import re
+from collections.abc import Callable, Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -20,15 +22,22 @@ from corral.controller.consoles.run_list import InstanceRuns, node_of
 from corral.controller.consoles.span import EMPTY, ConsoleSpan, Piece, Times
 from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import MAX_COUNTER, Incarnation
-from corral.domain.patterns import BytesPattern, compile_bytes
+from corral.domain.patterns import BytesPattern, compile_line_search
 from corral.errors import Code, CorralError, Rejected
 from corral.system.clock import Clock
+from corral.system.threads import check_cancelled, to_end
 from corral.wire.v1.instance_pb2 import ConsoleQuery
 
+AT_ONCE: Final = 2
+"""Answers of nodes that are looked through on threads at once: the process's other work has the other threads."""
 _RUNS: Final = 16
 _SECONDS: Final = 5.0
 """What one request goes through of several runs."""
+_RANGE_SECONDS: Final = 1.0
+"""In which the ranges of an answer are found; lines behind that are shown without."""
 _LINE_MATCHES: Final = 50
+_LINE_TRIES: Final = 500
+"""Matches of a line that are looked at, those of nothing included: `a*` has one of them at every byte."""
 _MATCHES: Final = 10_000
 _PLACE: Final = re.compile(r"([fb])([oa])-([1-9][0-9]{0,18})-(0|[1-9][0-9]{0,18}|end)")
 
@@ -37,7 +46,7 @@ Range = tuple[int, int]
 
 class ConsoleMatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A line that matches. `match` has where, as [start, end) in characters (Unicode code points) of `line`: the first 50
-    of a line, none that are empty."""
+    of a line, none that are empty. Of many lines and an expensive pattern the last ones have none."""
 
     incarnation: int
     offset: int
@@ -101,29 +110,40 @@ class ConsoleSearches:
         self._history = history
         self._runs = runs
         self._clock = clock
+        self._turns = asyncio.Semaphore(AT_ONCE)
 
-    async def first_place(self, record: InstanceRecord, *, backwards: bool) -> SearchPlace:
-        """Where a search of all runs begins: at the end of the newest, or at the beginning of the oldest that is kept."""
+    async def first_place(self, record: InstanceRecord, *, backwards: bool) -> tuple[SearchPlace, list[str]]:
+        """Where a search of all runs begins: at the end of the newest, or at the beginning of the oldest that is kept; and
+        notes about what may lie before."""
         run = record.incarnation
+        notes: list[str] = []
         if not backwards:
-            run = await self._following(record, Incarnation(0), [])
-        return SearchPlace(
+            run = await self._following(record, Incarnation(0), notes)
+        place = SearchPlace(
             backwards=backwards, every_run=True, incarnation=run, offset=None if backwards else 0
         )
+        return place, notes
 
     async def search(
-        self, record: InstanceRecord, place: SearchPlace, *, pattern: str, limit: int
+        self,
+        record: InstanceRecord,
+        place: SearchPlace,
+        *,
+        pattern: str,
+        limit: int,
+        noted: Sequence[str] = (),
     ) -> ConsoleMatches:
-        """Up to `limit` lines from `place` on. INVALID_PATTERN is raised without a query; what a node answers, if the one
+        """Up to `limit` lines from `place` on, with what was `noted` already. INVALID_PATTERN is raised without a query; what a node answers, if the one
         run cannot be searched: of several runs such a one is left out and noted."""
-        compiled = compile_bytes(pattern, field="pattern")
+        compiled = compile_line_search(pattern)
         items: list[ConsoleMatch] = []
-        notes: list[str] = []
+        notes = list(noted)
         deadline = self._clock.monotonic() + _SECONDS
         room = _MATCHES
         for _ in range(_RUNS):
             span = await self._span(record, place, pattern, limit - len(items), notes)
-            found = await asyncio.to_thread(matches_of, span, place, compiled, room)
+            async with self._turns:
+                found = await to_end(matches_of, span, place, compiled, room, self._over_in(_RANGE_SECONDS))
             items += found
             room -= sum(len(item.match) for item in found)
             place, over = _moved(place, span)
@@ -140,6 +160,10 @@ class ConsoleSearches:
                 break
         ended = over and not place.every_run
         return _answer(items, notes, span, place, next=None if ended else str(place))
+
+    def _over_in(self, seconds: float) -> Callable[[], bool]:
+        deadline = self._clock.monotonic() + seconds
+        return lambda: self._clock.monotonic() > deadline
 
     async def _span(
         self, record: InstanceRecord, place: SearchPlace, pattern: str, limit: int, notes: list[str]
@@ -186,7 +210,8 @@ class ConsoleSearches:
             step = await self._runs.following(record, after)
         except CorralError as error:
             step = self._runs.held(record, after)
-            notes.append(f"runs between {after} and {step.incarnation} may be missing: {error.message}")
+            between = f"between {after} and" if after else "before"
+            notes.append(f"runs {between} {step.incarnation} may be missing: {error.message}")
         return step.incarnation
 
 
@@ -217,20 +242,34 @@ def _answer(
 
 
 def matches_of(
-    span: ConsoleSpan, place: SearchPlace, pattern: BytesPattern, room: int = _MATCHES
+    span: ConsoleSpan,
+    place: SearchPlace,
+    pattern: BytesPattern,
+    room: int = _MATCHES,
+    over: Callable[[], bool] = lambda: False,
 ) -> list[ConsoleMatch]:
-    """The lines of a node's answer, one a piece, in the order of the search, with at most `room` ranges in all."""
+    """The lines of a node's answer, one a piece, in the order of the search, with at most `room` ranges in all, and none
+    once it is `over`."""
     times = Times(span.times)
     found = []
     for piece in reversed(span.pieces) if place.backwards else span.pieces:
-        item = _match(piece, times, pattern, place.incarnation, span.end_offset, min(room, _LINE_MATCHES))
+        check_cancelled()
+        item = _match(
+            piece, times, pattern, place.incarnation, span.end_offset, min(room, _LINE_MATCHES), over
+        )
         room -= len(item.match)
         found.append(item)
     return found
 
 
 def _match(
-    piece: Piece, times: Times, pattern: BytesPattern, run: Incarnation, end: int, room: int
+    piece: Piece,
+    times: Times,
+    pattern: BytesPattern,
+    run: Incarnation,
+    end: int,
+    room: int,
+    over: Callable[[], bool],
 ) -> ConsoleMatch:
     partial = not piece.data.endswith(b"\n") and piece.end < end
     raw = piece.data.removesuffix(b"\n")
@@ -241,17 +280,19 @@ def _match(
         offset=piece.offset,
         time=times.at(piece.offset),
         line=raw[:cut].decode("utf-8", "replace"),
-        match=_ranges(raw[:cut], pattern, room),
+        match=_ranges(raw[:cut], pattern, room, over),
         partial=partial or cut < len(raw),
     )
 
 
-def _ranges(raw: bytes, pattern: BytesPattern, room: int) -> list[Range]:
+def _ranges(raw: bytes, pattern: BytesPattern, room: int, over: Callable[[], bool]) -> list[Range]:
     """Where the pattern matches, in characters of the text that these bytes are shown as."""
     found: list[Range] = []
     at = characters = 0
-    for match in pattern.finditer(raw):
-        if len(found) >= room:
+    if over():
+        return found
+    for match in itertools.islice(pattern.finditer(raw), _LINE_TRIES):
+        if len(found) >= room or over():
             break
         if match.end() == match.start():
             continue

@@ -63,6 +63,9 @@ _LARGE_BODIES_OF_TOKEN: Final = 2
 _COMMANDS: Final = 4
 _COMMANDS_OF_TOKEN: Final = 2
 """Commands of the command line that run at once: each is a process of its own."""
+_SEARCHES: Final = 8
+_SEARCHES_OF_TOKEN: Final = 2
+"""Searches of consoles: nodes read up to 64 MiB for each."""
 
 
 def _no_cluster_key() -> ClusterKey:
@@ -189,6 +192,7 @@ class TermContext:
     large_bodies: OpenStreams = field(init=False)
     """Requests with bodies of more than `body_limit`, which are held in memory."""
     running_commands: OpenStreams = field(init=False)
+    console_searches: OpenStreams = field(init=False)
     delegations: Delegations = field(init=False)
     rates: RequestRates = field(init=False)
     token_uses: TokenUses = field(init=False)
@@ -217,6 +221,9 @@ class TermContext:
             "large requests", limit=_LARGE_BODIES, per_caller=min(limits.uploads, _LARGE_BODIES_OF_TOKEN)
         )
         self.running_commands = self._pool("commands", limit=_COMMANDS, per_caller=_COMMANDS_OF_TOKEN)
+        self.console_searches = self._pool(
+            "searches of consoles", limit=_SEARCHES, per_caller=_SEARCHES_OF_TOKEN
+        )
         self.delegations = Delegations(setting.entropy)
         self.rates = RequestRates(limits, clock=setting.clock)
         self.token_uses = TokenUses(self.state.tokens)
@@ -247,7 +254,13 @@ class TermContext:
 
     async def close(self) -> None:
         """End every stream and the hub; later calls are refused with NOT_LEADER. Idempotent."""
-        for pool in (self.streams, self.uploads, self.large_bodies, self.running_commands):
+        for pool in (
+            self.streams,
+            self.uploads,
+            self.large_bodies,
+            self.running_commands,
+            self.console_searches,
+        ):
             pool.close_all("this controller no longer leads")
         self.consoles.close()
         self.logins.devices.close()

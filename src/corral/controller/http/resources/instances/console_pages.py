@@ -12,17 +12,20 @@ from corral.controller.consoles.searches import ConsoleMatches, SearchPlace
 from corral.controller.consoles.service import Consoles
 from corral.controller.http.messages.call import ApiCall, Query, TicketedQuery
 from corral.controller.http.messages.paging import PageCursor, Since, Until, decode_cursor, encode_cursor
+from corral.controller.http.pipeline.caller_limits import OpenStreams
 from corral.controller.http.pipeline.route_table import Download, Read, Route
 from corral.controller.http.pipeline.sse_stream import Content, Write
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import MAX_COUNTER, Incarnation
-from corral.domain.patterns import PATTERN_MAX, compile_bytes
+from corral.domain.patterns import PATTERN_MAX, compile_line_search
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 
 CONSOLE: Final = "/api/v1/instances/{id}/console"
 _SEARCH: Final = "console-search"
+_SEARCH_COST: Final = 5
+"""Of a search, in requests: a node reads megabytes for it."""
 _DOWNLOAD: Final = b"application/octet-stream"
 
 Offset = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNTER, description="Byte offset to begin at.")]
@@ -151,11 +154,23 @@ def _refuse_two_places(query: ConsoleQueryString) -> None:
 
 
 async def search_console(
+    state: ClusterState,
+    consoles: Consoles,
+    console_searches: OpenStreams,
+    call: ApiCall[None, SearchQuery],
+) -> ConsoleMatches:
+    """RATE_LIMITED while the caller, or all callers, have too many under way."""
+    with console_searches.opened(call.caller):
+        return await _search(state, consoles, call)
+
+
+async def _search(
     state: ClusterState, consoles: Consoles, call: ApiCall[None, SearchQuery]
 ) -> ConsoleMatches:
     query = call.query
     record, incarnation = run_of(state, call.path["id"], query.incarnation)
-    compile_bytes(query.pattern, field="pattern")
+    compile_line_search(query.pattern)
+    noted: list[str] = []
     position = decode_cursor(_SEARCH, query.cursor)
     if position is not None:
         place = SearchPlace.parse(position)
@@ -168,12 +183,14 @@ async def search_console(
                 hint="newest=true begins at the other end, and a cursor leads on",
                 field="runs",
             )
-        place = await consoles.searches.first_place(record, backwards=query.newest)
+        place, noted = await consoles.searches.first_place(record, backwards=query.newest)
     else:
         backwards = query.newest or query.before is not None
         offset = query.before if backwards else query.after
         place = SearchPlace(backwards=backwards, every_run=False, incarnation=incarnation, offset=offset)
-    found = await consoles.searches.search(record, place, pattern=query.pattern, limit=query.limit)
+    found = await consoles.searches.search(
+        record, place, pattern=query.pattern, limit=query.limit, noted=noted
+    )
     following = encode_cursor(_SEARCH, found.next) if found.next is not None else None
     return msgspec.structs.replace(found, next=following)
 
@@ -211,6 +228,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         summary="Lines of a console that match a pattern, of one run or of all",
         query=SearchQuery,
         response=ConsoleMatches,
+        cost=_SEARCH_COST,
         handler=search_console,
     ),
     Download(
