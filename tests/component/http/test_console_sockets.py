@@ -197,6 +197,21 @@ async def test_what_is_no_message_is_answered_and_after_a_hundred_the_socket_end
         assert (closed.value.rcvd.code, "100 messages" in closed.value.rcvd.reason) == (1008, True)
 
 
+@pytest.mark.parametrize("form", ["blocks", "lines"])
+@pytest.mark.parametrize("text", [b"\0" * 200_000, b"\xff" * 200_000, b"\x1b" * 63 + b"\n", b"\n"])
+async def test_credit_of_128_kib_is_enough_for_every_message(rig: Rig, form: str, text: bytes) -> None:
+    record, node, path = await talking(rig, b"ready\n")
+    text = text * (40_000 // max(20, len(text)) or 1) + b"\nthe last line\n"
+    async with socket_to(rig, f"{path}?after=0&format={form}") as ws:
+        await heard(ws)
+        await ws.send('{"credit": 131072}')
+        await ws.send('{"command": "list"}')
+        await heard_of(ws, "ack")  # messages are taken in their order
+        node.say(record.id, record.incarnation, text)
+        while b"the last line" not in (raw := (await ws.recv()).encode()):
+            await ws.send(json.dumps({"credit": len(raw)}))
+
+
 async def test_credit_does_not_add_up_without_bound(rig: Rig) -> None:
     record, node, path = await talking(rig)
     async with socket_to(rig, path) as ws:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from corral.controller.consoles.lookup import has_ended, never_ran
+from corral.controller.consoles.pages import LINE_BYTES
 from corral.controller.consoles.run_list import NextRun, known_end
 from corral.controller.consoles.service import Consoles
 from corral.controller.consoles.span import ConsoleSpan
@@ -159,9 +160,12 @@ class ConsoleReader:
     def _limit(self) -> int:
         """The number of bytes to read at once: not beyond the end of a late part."""
         until, chunk = self._until, _CHUNK_BYTES
-        if self._blocks and self._room is not None and (room := self._room()) is not None:
-            # Sizes that readers share; in JSON a byte takes up to six.
-            chunk = min(chunk, max(_LEAST_CHUNK, 1 << (room // 8).bit_length() >> 1))
+        if self._room is not None and (room := self._room()) is not None:
+            # Sizes that readers share; in JSON a byte takes up to six, and lines of a page take some more.
+            least = (
+                _LEAST_CHUNK if self._blocks else LINE_BYTES + 1
+            )  # fewer would not show where a long line is cut
+            chunk = min(chunk, max(least, 1 << (room // 8).bit_length() >> 1))
         if until is None or until.incarnation != self.place.incarnation:
             return chunk
         return max(1, min(chunk, until.offset - self.place.offset))
@@ -169,7 +173,7 @@ class ConsoleReader:
     def _lines(self) -> int:
         """The number of lines of a page at most. A line takes more room than its text."""
         room = self._room() if self._room is not None and not self._blocks else None
-        return LINES if room is None else min(LINES, max(1, 1 << (room // 512).bit_length() >> 1))
+        return LINES if room is None else min(LINES, max(1, 1 << (room // 1024).bit_length() >> 1))
 
     def _ends_within(self, limit: int) -> bool:
         """Whether these bytes are the last of a late part, also where they end within a line."""
