@@ -108,11 +108,34 @@ class EventType(enum.StrEnum):
     MODULE_NODE_STATE = "MODULE_NODE_STATE"
     MODULE_EVENT = "MODULE_EVENT"
     CAPABILITY_REGISTERED = "CAPABILITY_REGISTERED"
-    CAPABILITY_UNREGISTERED = "CAPABILITY_UNREGISTERED"
-    CAPABILITY_SWAPPED = "CAPABILITY_SWAPPED"
+    CAPABILITY_CLEARED = "CAPABILITY_CLEARED"
+    CAPABILITY_REBOUND = "CAPABILITY_REBOUND"
     EVENT_UNREADABLE = "EVENT_UNREADABLE"
     DOCUMENT_UNREADABLE = "DOCUMENT_UNREADABLE"
     STORE_OLDER_THAN_NODE = "STORE_OLDER_THAN_NODE"
+
+
+FORMER_NAMES: Final = {
+    "CAPABILITY_UNREGISTERED": EventType.CAPABILITY_CLEARED,
+    "CAPABILITY_SWAPPED": EventType.CAPABILITY_REBOUND,
+}
+"""Names that types had: in older events of the log, and for callers, modules and nodes that still use them."""
+_FORMERLY: Final = {type.value: name for name, type in FORMER_NAMES.items()}
+
+
+def event_type(name: str) -> EventType | None:
+    """The type of this name, also by one that it had."""
+    return EventType.__members__.get(name) or FORMER_NAMES.get(name)
+
+
+def present_name(name: str) -> str:
+    """The name of a type as it is now; others, such as those of modules' own events, as they are."""
+    return FORMER_NAMES.get(name, name)
+
+
+def former_name(name: str) -> str:
+    """The contrary, for readers that know no other."""
+    return _FORMERLY.get(name, name)
 
 
 _CURSOR: Final = re.compile(r"(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,17})")

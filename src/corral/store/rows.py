@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from corral.domain.audit_chain import ChainedEntry, ChainPoint, ChainState
-from corral.domain.events import DATA_DEPTH, LEFT_OFF, START, Cursor, Event, EventType
+from corral.domain.events import DATA_DEPTH, LEFT_OFF, START, Cursor, Event, EventType, event_type
 from corral.domain.ids import Epoch
 from corral.domain.json_limits import deeper_than
 from corral.errors import Code, Rejected
@@ -101,12 +101,13 @@ def event_of(row: Iterable[Any], *, time: Callable[[Any], dt.datetime]) -> Event
         when = time(at)
     except (TypeError, ValueError, OverflowError):
         when = _NO_TIME
-    if type not in EventType.__members__:
+    known = event_type(type)
+    if known is None:
         unreadable = {LEFT_OFF: "this version of Corral does not know the event's type", "type": type[:100]}
         return Event(
             cursor=cursor, type=EventType.EVENT_UNREADABLE, subject=subject, at=when, data=unreadable
         )
-    return Event(cursor=cursor, type=EventType(type), subject=subject, at=when, data=read)
+    return Event(cursor=cursor, type=known, subject=subject, at=when, data=read)
 
 
 def _read_data(data: bytes | str) -> dict[str, Any]:

@@ -76,6 +76,8 @@ NODE_COMMANDS: Final = "node-commands"
 """The node answers commands about itself; otherwise it is not asked."""
 NOT_READY: Final = "not-ready"
 """A workload may also report that it is not ready any more; otherwise that is refused. Needs WORKLOAD."""
+EVENT_NAMES: Final = "event-names"
+"""Types of events have the names CAPABILITY_CLEARED and CAPABILITY_REBOUND; otherwise those that they had before. Needs MODULES."""
 
 FEATURES: Final = (
     BATCH,
@@ -98,6 +100,7 @@ FEATURES: Final = (
     FILE_CHANGES,
     NODE_COMMANDS,
     NOT_READY,
+    EVENT_NAMES,
 )
 
 
@@ -145,6 +148,8 @@ class PeerSupport(msgspec.Struct, frozen=True, kw_only=True):
     """Commands that the node answers from what it knows itself."""
     not_ready: bool = False
     """A workload's report that it is not ready any more."""
+    event_names: bool = False
+    """Types of events by their present names."""
 
 
 def support_of(named: Iterable[str]) -> PeerSupport:
@@ -171,4 +176,5 @@ def support_of(named: Iterable[str]) -> PeerSupport:
         file_changes=data and FILES in known and FILE_CHANGES in known,
         node_commands=NODE_COMMANDS in known,
         not_ready=NOT_READY in known,
+        event_names=EVENT_NAMES in known,
     )

@@ -282,6 +282,23 @@ async def _poisoned(data: pathlib.Path) -> None:
     database.close()
 
 
+async def test_events_under_names_that_their_types_had_are_found_by_either_name(data: pathlib.Path) -> None:
+    rebound = {"id": "demo.x", "version": "1.0.0", "provider": "base"}
+    async with http_rig(data) as rig:
+        for subject in ("older", "newer"):
+            await rig.ledger.commit(Draft(type=EventType.CAPABILITY_REBOUND, subject=subject, data=rebound))
+    with sqlite3.connect(data / "corral.db") as database:
+        database.execute("UPDATE event SET type = 'CAPABILITY_SWAPPED' WHERE subject = 'older'")
+    database.close()
+    async with http_rig(data) as rig, rig.client() as client:
+        for name in ("CAPABILITY_REBOUND", "CAPABILITY_SWAPPED"):
+            found = (await client.get("/api/v1/events", params={"types": name})).json()["items"]
+            assert [(each["subject"], each["type"]) for each in found] == [
+                ("older", "CAPABILITY_REBOUND"),
+                ("newer", "CAPABILITY_REBOUND"),
+            ]
+
+
 @pytest.mark.trap("T81")
 async def test_poisoned_rows_of_the_log_are_served_with_stand_ins_in_lists_and_streams(
     data: pathlib.Path,

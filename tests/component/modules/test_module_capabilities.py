@@ -120,7 +120,7 @@ async def test_registrations_are_told_in_the_commit_of_the_step() -> None:
         await bench.engine.act("base", Verb.DEACTIVATE)
         told = [[draft.type for draft in commit] for commit in bench.book.commits]
         assert [EventType.MODULE_ACTIVATED, EventType.CAPABILITY_REGISTERED] in told
-        assert [EventType.MODULE_DEACTIVATED, EventType.CAPABILITY_UNREGISTERED] in told
+        assert [EventType.MODULE_DEACTIVATED, EventType.CAPABILITY_CLEARED] in told
 
 
 async def test_whoever_hears_that_a_capability_is_gone_learns_why() -> None:
@@ -131,7 +131,7 @@ async def test_whoever_hears_that_a_capability_is_gone_learns_why() -> None:
         bench.process("base").die("memory_limit")
         await eventually(lambda: len(bench.house.started) == 3)
         await bench.until("base", ModulePhase.ACTIVE)
-        gone = [draft.data for draft in bench.book.drafts if draft.type is EventType.CAPABILITY_UNREGISTERED]
+        gone = [draft.data for draft in bench.book.drafts if draft.type is EventType.CAPABILITY_CLEARED]
         assert [data["reason"] for data in gone] == ["deactivated", "memory_limit"]
 
 

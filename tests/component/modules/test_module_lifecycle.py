@@ -324,7 +324,7 @@ async def test_a_store_that_does_not_answer_in_the_middle_of_a_stop_delays_it() 
         assert refused.value.code is Code.STORE_UNAVAILABLE
         await bench.until("a", ModulePhase.INSTALLED)
         assert [line.split()[2] for line in bench.journal].count("on_stop") == 1
-        assert bench.book.types("x") == [EventType.CAPABILITY_REGISTERED, EventType.CAPABILITY_UNREGISTERED]
+        assert bench.book.types("x") == [EventType.CAPABILITY_REGISTERED, EventType.CAPABILITY_CLEARED]
 
 
 @pytest.mark.parametrize("after", [False, True])

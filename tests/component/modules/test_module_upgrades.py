@@ -95,10 +95,10 @@ async def test_an_upgrade_goes_in_the_order_of_the_contract_and_its_consumers_no
         assert user.available == {"demo.shop": "2.0.0"}
         assert bench.book.types("demo.shop") == [
             EventType.CAPABILITY_REGISTERED,
-            EventType.CAPABILITY_SWAPPED,
+            EventType.CAPABILITY_REBOUND,
         ]
         (commit,) = [c for c in bench.book.commits if EventType.MODULE_UPGRADED in [d.type for d in c]]
-        assert {draft.type for draft in commit} >= {EventType.MODULE_ACTIVATED, EventType.CAPABILITY_SWAPPED}
+        assert {draft.type for draft in commit} >= {EventType.MODULE_ACTIVATED, EventType.CAPABILITY_REBOUND}
 
 
 async def test_all_three_hooks_of_an_upgrade_see_the_previous_version_and_later_starts_do_not() -> None:
@@ -306,7 +306,7 @@ async def test_a_capability_that_the_new_version_has_not_takes_its_consumers_bac
         await upgrade(bench, package(manifest("shop", "2.0.0", documents=True)), Script())
         record = await bench.until("user", ModulePhase.WAITING)
         assert record.reason == "waiting_for_capability:demo.shop"
-        assert bench.book.types("demo.shop")[-1] is EventType.CAPABILITY_UNREGISTERED
+        assert bench.book.types("demo.shop")[-1] is EventType.CAPABILITY_CLEARED
 
 
 @pytest.mark.trap("T7")

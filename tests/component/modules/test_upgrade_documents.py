@@ -97,7 +97,7 @@ async def test_an_upgrade_migrates_the_documents_and_the_new_version_serves(old,
     shown = await new.request("GET", "/entries")
     assert shown == {"version": "2.0.0", "amounts": [2, 4, 6, 1000], "added": 99}
     events = await new.controller.call("GET", "/api/v1/events?types=MODULE_UPGRADED,CAPABILITY_SWAPPED")
-    assert {event["type"] for event in events["items"]} == {"MODULE_UPGRADED", "CAPABILITY_SWAPPED"}
+    assert {event["type"] for event in events["items"]} == {"MODULE_UPGRADED", "CAPABILITY_REBOUND"}
 
 
 @pytest.mark.system

@@ -46,6 +46,23 @@ def module_event(name: str, **data: object) -> Draft:
     return Draft(type=EventType.MODULE_EVENT, subject=name, data=inner)
 
 
+@pytest.mark.parametrize(("known", "told"), [(True, "CAPABILITY_REBOUND"), (False, "CAPABILITY_SWAPPED")])
+async def test_a_node_of_an_earlier_version_gets_events_by_the_names_that_it_knows(scratch, known, told):
+    async with bridge_bench(scratch) as bench:
+        every = [name for name in features.FEATURES if known or name != features.EVENT_NAMES]
+        link = bench.join(HeldLink(known=tuple(every)))
+        bench.subscribe(link, "CAPABILITY_SWAPPED", "GROUP_CREATED")
+        await bench.tell("demo.x", type=EventType.CAPABILITY_REBOUND)
+        await bench.tell("a")
+        await arrived(link, "demo.x", "a")
+        assert [event.event_type for event in link.events()] == [told, "GROUP_CREATED"]
+        assert [payload(event)["type"] for event in link.events()] == [told, "GROUP_CREATED"]
+        bench.unsubscribe(link, "CAPABILITY_SWAPPED")
+        await bench.tell("demo.y", type=EventType.CAPABILITY_REBOUND)
+        await bench.tell("b")
+        await arrived(link, "demo.x", "a", "b")
+
+
 async def test_what_was_asked_for_comes_in_order_and_numbered_and_nothing_else(scratch):
     async with bridge_bench(scratch) as bench:
         link = bench.join()

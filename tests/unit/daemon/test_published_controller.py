@@ -10,6 +10,7 @@ from corral.wire.features import support_of
 from corral.wire.frame_table import kind_of, messages_of
 from corral.wire.v1.instance_pb2 import CrashReport
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
+from corral.wire.v1.module_pb2 import EventSubscribe, EventUnsubscribe
 from corral.wire.v1.node_pb2 import ErrorReport, Ping, Pong
 from corral.wire.v1.plan_pb2 import TemplateData, TemplateRequest, TemplateUpToDate
 
@@ -49,6 +50,20 @@ class Edge:
         assert first.error_report == report, "the report itself is heard in any case"
         assert all(each.template_unavailable.error_code == code for each in meant)
         return [each.template_unavailable.template_name for each in meant]
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [(ALL, "CAPABILITY_CLEARED"), (ALL - {features.EVENT_NAMES}, "CAPABILITY_UNREGISTERED")],
+)
+async def test_a_controller_is_asked_for_events_by_the_names_that_it_knows(known, expected):
+    edge = Edge(*known)
+    names = ["CAPABILITY_CLEARED", "NODE_ONLINE", "shop/SOLD"]
+    edge.outbox.send(DaemonMessage(event_subscribe=EventSubscribe(event_types=names)))
+    edge.outbox.send(DaemonMessage(event_unsubscribe=EventUnsubscribe(event_types=names)))
+    sent = messages_of(await edge.outbox.next_frame())
+    assert list(sent[0].event_subscribe.event_types) == [expected, "NODE_ONLINE", "shop/SOLD"]
+    assert list(sent[1].event_unsubscribe.event_types) == [expected, "NODE_ONLINE", "shop/SOLD"]
 
 
 async def test_a_controller_that_confirms_gets_the_numbers_and_is_not_answered_for():

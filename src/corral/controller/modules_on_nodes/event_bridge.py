@@ -19,7 +19,7 @@ from corral.controller.modules_on_nodes.event_frames import EventFrames
 from corral.controller.modules_on_nodes.outbox_room import has_room
 from corral.controller.sessions.node_links import ModuleLink
 from corral.controller.state.cluster_state import ClusterState
-from corral.domain.events import Cursor, EventType
+from corral.domain.events import Cursor, EventType, present_name
 from corral.domain.field_classes.event_data import NEVER_ON_NODES
 from corral.domain.modules.manifest import ModuleHost
 from corral.errors import Code, CorralError, Rejected, short_list
@@ -92,7 +92,7 @@ class EventBridge:
         forwarder = self._forwarders.get(link)
         if forwarder is None:
             return
-        names, declared = asked.event_types[:_LOOKED_AT], self._declared()
+        names, declared = [*map(present_name, asked.event_types[:_LOOKED_AT])], self._declared()
         existing = [name for name in dict.fromkeys(names) if is_event_name(name)]
         known = [name for name in existing if name in declared]
         free = MAX_TYPES - len(forwarder)
@@ -120,7 +120,7 @@ class EventBridge:
     def unsubscribed(self, link: ModuleLink, asked: EventUnsubscribe) -> None:
         forwarder = self._forwarders.get(link)
         if forwarder is not None:
-            forwarder.unsubscribe(asked.event_types[:_LOOKED_AT])
+            forwarder.unsubscribe(map(present_name, asked.event_types[:_LOOKED_AT]))
 
     async def close(self) -> None:
         """Stop all forwarders at the end of the term: nothing is forwarded when this returns. Idempotent."""
@@ -172,7 +172,7 @@ class DeclaredNames(Container[str]):
     def __init__(self, state: ClusterState) -> None:
         manifests = (stored.record.manifest for _, stored in state.modules.items())
         self._names = frozenset(
-            name
+            present_name(name)
             for manifest in manifests
             if ModuleHost.DAEMON in manifest.hosts
             for name in manifest.events.subscribes

@@ -107,7 +107,7 @@ class EventForwarder:
         self._link = link
         self._hub = hub
         self._clock = clock
-        self._frames = frames
+        self._encode = frames.of if link.facts.supports.event_names else frames.of_former
         self._wakeup = Wakeup()
         self._main = self._reader()
         self._names = SubscribedNames()
@@ -276,7 +276,7 @@ class EventForwarder:
         if isinstance(item, Event):
             if not names.accepts(item):
                 return
-            frame = reader.encoded(item, self._frames.of)
+            frame = reader.encoded(item, self._encode)
             if not isinstance(frame, MissedEvents):
                 self._link.send(frame)
                 self._note_sent(item.cursor)

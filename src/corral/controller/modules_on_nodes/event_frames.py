@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from corral.domain.events import LEFT_OFF, Cursor, Event, MissedEvents
+from corral.domain.events import LEFT_OFF, Cursor, Event, MissedEvents, former_name
 from corral.domain.sensitive_fields import redacted_event
 from corral.modules.services.event_rules import EVENTS_MISSED, name_of
 from corral.modules.services.subscription_delivery import BATCH_BYTES, event_body, missed_body
@@ -29,6 +29,10 @@ class EventFrames:
         self._kept: dict[Cursor, ControllerMessage] = {}
         self._bytes = 0
 
+    def of_former(self, event: Event) -> ControllerMessage:
+        """As `of`, with the name that its type had, for a node that knows no other."""
+        return _event_frame(event, former=True) if former_name(event.type) != event.type else self.of(event)
+
     def of(self, event: Event) -> ControllerMessage:
         known = self._kept.get(event.cursor)
         if known is not None:
@@ -43,8 +47,10 @@ class EventFrames:
         return frame
 
 
-def _payload(event: Event) -> bytes:
+def _payload(event: Event, *, former: bool) -> bytes:
     body, _ = event_body(redacted_event(event))  # as for a reader without sensitive fields
+    if former:
+        body = msgspec.structs.replace(body, type=former_name(body.type))
     payload = _ENCODER.encode(body)
     if len(payload) <= BATCH_BYTES:
         return payload
@@ -52,11 +58,11 @@ def _payload(event: Event) -> bytes:
     return _ENCODER.encode(msgspec.structs.replace(body, data=left_off))
 
 
-def _event_frame(event: Event) -> ControllerMessage:
+def _event_frame(event: Event, *, former: bool = False) -> ControllerMessage:
+    name = former_name(name_of(event)) if former else name_of(event)
+    payload = _payload(event, former=former)
     return ControllerMessage(
-        module_event=ModuleEvent(
-            event_type=name_of(event), payload_json=_payload(event), cursor=wire_cursor(event.cursor)
-        )
+        module_event=ModuleEvent(event_type=name, payload_json=payload, cursor=wire_cursor(event.cursor))
     )
 
 

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from corral.domain.events import former_name
 from corral.errors import Code
 from corral.wire.features import PeerSupport
 from corral.wire.outbox import Outbox
@@ -22,6 +23,13 @@ TEMPLATE_SECONDS: Final = 30.0
 _REFUSALS: Final = frozenset(
     {Code.TEMPLATE_NOT_FOUND.name, Code.TEMPLATE_UNAVAILABLE.name, Code.ARCHIVE_TOO_LARGE.name}
 )
+
+
+def _use_former_names(message: DaemonMessage) -> None:
+    for kind in ("event_subscribe", "event_unsubscribe"):
+        if message.HasField(kind):
+            names = getattr(message, kind).event_types
+            names[:] = [former_name(name) for name in names]
 
 
 class PublishedController:
@@ -38,6 +46,7 @@ class PublishedController:
         self.takes_batches: Final = supports.batches
         self._confirms = supports.confirmations
         self._refuses = supports.templates
+        self._event_names = supports.event_names
         self._answer = answer
         self._monotonic = monotonic
         self._unconfirmed: deque[tuple[int, int]] = deque()
@@ -49,6 +58,8 @@ class PublishedController:
         """Change the message into one that the controller knows; returns the spool number removed from it, else 0."""
         if message.HasField("template_request") and not self._refuses:
             self._asked[message.template_request.template_name] = self._monotonic()
+        if not self._event_names:
+            _use_former_names(message)
         number = 0 if self._confirms else message.spool_sequence
         if number:
             message.ClearField("spool_sequence")

@@ -21,7 +21,7 @@ from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.link import Order, Reply
 from corral.daemon.modules.event_publisher import EventPublisher, EventSpool
 from corral.daemon.modules.subscriptions import NodeEventRing, NodeSubscription, TypeCounts, TypeSubscription
-from corral.domain.events import START, Cursor, Event, EventType, MissedEvents
+from corral.domain.events import START, Cursor, Event, EventType, MissedEvents, event_type
 from corral.domain.field_classes.event_data import NEVER_ON_NODES
 from corral.domain.modules.manifest import EventsPart
 from corral.errors import Code, Rejected
@@ -265,7 +265,9 @@ def read_event(frame: ModuleEvent, cursor: Cursor) -> Event:
         return Event(
             cursor=cursor, type=EventType.MODULE_EVENT, subject=payload.type, at=payload.at, data=data
         )
-    type = EventType(payload.type)
+    type = event_type(payload.type)
+    if type is None:
+        raise ValueError(f"{payload.type[:80]} is no event type that is known here")
     return Event(cursor=cursor, type=type, subject=payload.subject, at=payload.at, data=payload.data)
 
 

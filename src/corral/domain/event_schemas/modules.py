@@ -94,7 +94,7 @@ class CapabilityData(EventData, frozen=True, kw_only=True):
     provider: Annotated[str, said("Id of the module that provides it.", "webhook-alerts")]
 
 
-class CapabilityUnregisteredData(CapabilityData, frozen=True, kw_only=True):
+class CapabilityClearedData(CapabilityData, frozen=True, kw_only=True):
     """A capability that nobody provides any more."""
 
     reason: Reason
@@ -132,10 +132,8 @@ SCHEMAS: Final[Mapping[EventType, EventSchema]] = {
         ModuleNodeStateData,
     ),
     _T.CAPABILITY_REGISTERED: EventSchema("A capability has a provider.", CapabilityData),
-    _T.CAPABILITY_UNREGISTERED: EventSchema(
-        "A capability has no provider any more.", CapabilityUnregisteredData
-    ),
-    _T.CAPABILITY_SWAPPED: EventSchema(
+    _T.CAPABILITY_CLEARED: EventSchema("A capability has no provider any more.", CapabilityClearedData),
+    _T.CAPABILITY_REBOUND: EventSchema(
         "A capability is provided by another version; handles stay good.", CapabilityData
     ),
 }

@@ -122,8 +122,8 @@ EVENT_DATA: Final[Mapping[EventType, Mapping[str, FieldClass]]] = {
     # A module answers for what it publishes: its `data` goes to everybody who may read events.
     EventType.MODULE_EVENT: fields(open="module node type subject published_at data"),
     EventType.CAPABILITY_REGISTERED: _CAPABILITY,
-    EventType.CAPABILITY_UNREGISTERED: {**_CAPABILITY, **fields(text="reason")},
-    EventType.CAPABILITY_SWAPPED: _CAPABILITY,
+    EventType.CAPABILITY_CLEARED: {**_CAPABILITY, **fields(text="reason")},
+    EventType.CAPABILITY_REBOUND: _CAPABILITY,
     EventType.EVENT_UNREADABLE: fields(open="type left_off"),
     EventType.DOCUMENT_UNREADABLE: fields(open="collection id revision", text="reason"),
     EventType.STORE_OLDER_THAN_NODE: fields(open="stored confirmed"),

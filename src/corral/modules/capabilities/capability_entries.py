@@ -105,4 +105,4 @@ def capability_event(kind: EventType, provision: Provision, provider: str, **mor
 
 
 def unregistered(entry: CapabilityEntry, provider: str, reason: str) -> Draft:
-    return capability_event(EventType.CAPABILITY_UNREGISTERED, entry.provision, provider, reason=reason)
+    return capability_event(EventType.CAPABILITY_CLEARED, entry.provision, provider, reason=reason)

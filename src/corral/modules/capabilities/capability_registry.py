@@ -131,7 +131,7 @@ class CapabilityRegistry:
         swapped = {id for id, _ in self._of(manifest.id)}
         return [unregistered(entry, manifest.id, reason) for entry in gone] + [
             capability_event(
-                EventType.CAPABILITY_SWAPPED if id in swapped else EventType.CAPABILITY_REGISTERED,
+                EventType.CAPABILITY_REBOUND if id in swapped else EventType.CAPABILITY_REGISTERED,
                 provision,
                 manifest.id,
             )

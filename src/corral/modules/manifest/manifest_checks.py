@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, TypeVar
 
-from corral.domain.events import EventType
+from corral.domain.events import EventType, event_type
 from corral.domain.file_paths import check_path
 from corral.domain.modules.manifest import (
     ANY_EVENT,
@@ -161,7 +161,7 @@ def _events(manifest: Manifest) -> Findings:
         module, slash, own = type.rpartition("/")
         if slash and ID.fullmatch(module) and _EVENT.fullmatch(own):
             continue
-        if type not in EventType.__members__:
+        if event_type(type) is None:
             guess = nearest(type, EventType.__members__)
             way = f"did you mean '{guess}'?" if guess else "a module's own are written as MODULE/TYPE"
             yield ManifestFinding(f"events.subscribes[{at}]", f"unknown event type {type[:80]!r}; {way}")

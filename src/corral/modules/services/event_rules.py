@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.domain.events import Event, EventType
+from corral.domain.events import Event, EventType, event_type, present_name
 from corral.domain.json_limits import MAX_DEPTH, deeper_than
 from corral.domain.modules.manifest import ANY_EVENT, EventsPart
 from corral.errors import Code, Rejected, unknown_choice
@@ -42,7 +42,7 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
         """Types of the log that it can accept events of."""
         if not self.types:
             return None
-        plain = {EventType(name) for name in self.types if name in EventType.__members__}
+        plain = {type for name in self.types if (type := event_type(name)) is not None}
         return frozenset(plain | ({EventType.MODULE_EVENT} if any("/" in t for t in self.types) else set()))
 
     def accepts(self, event: Event) -> bool:
@@ -74,10 +74,11 @@ def requested_filter(types: Collection[str], subjects: Collection[str], allowed:
         )
     for name in types:
         check_name(name)
-    listed = frozenset(allowed.subscribes)
+    listed = frozenset(map(present_name, allowed.subscribes))
+    wanted = frozenset(map(present_name, types))
     if not listed or ANY_EVENT in listed:
-        return EventFilter(types=frozenset(types), subjects=frozenset(subjects))
-    for name in types:
+        return EventFilter(types=wanted, subjects=frozenset(subjects))
+    for name in wanted:
         if name not in listed:
             raise Rejected(
                 Code.FORBIDDEN,
@@ -85,12 +86,12 @@ def requested_filter(types: Collection[str], subjects: Collection[str], allowed:
                 hint="add it there; it lists: " + ", ".join(sorted(listed)),
                 field="types",
             )
-    return EventFilter(types=frozenset(types) or listed, subjects=frozenset(subjects))
+    return EventFilter(types=wanted or listed, subjects=frozenset(subjects))
 
 
 def is_event_name(name: str) -> bool:
     """Could there be events of this name: a type of the log, or one that a module may publish?"""
-    return name in EventType.__members__ or bool(_OWN.fullmatch(name))
+    return event_type(name) is not None or bool(_OWN.fullmatch(name))
 
 
 def check_name(name: str) -> None:

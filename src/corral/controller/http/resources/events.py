@@ -31,7 +31,7 @@ from corral.controller.http.pipeline.sse_stream import Pump, Write
 from corral.controller.http.pipeline.tickets import Tickets
 from corral.controller.http.resources.event_resources import SUMMARIES, EventResources, resource_filter
 from corral.controller.http.resources.summary_view import SummaryView
-from corral.domain.events import Cursor, Event, EventType
+from corral.domain.events import Cursor, Event, EventType, event_type
 from corral.domain.field_classes.event_data import EVENT_PERMISSIONS
 from corral.domain.permissions import Permission
 from corral.domain.sensitive_fields import sees_all, unseen_types
@@ -127,14 +127,17 @@ def event_selection(
     if types is None:
         return selection
     known = EventType.__members__
+    asked: set[EventType] = set()
     for name in types.split(","):
-        if name not in known:
+        type = event_type(name)
+        if type is None:
             raise unknown_choice("event type", name[:80], known, code=Code.UNKNOWN_EVENT_TYPE, field="types")
-        if name in unseen:
-            needed = EVENT_PERMISSIONS[EventType(name)]
+        if type in unseen:
+            needed = EVENT_PERMISSIONS[type]
             authorise(caller, needed)
             raise only_in_scope(needed)
-    return msgspec.structs.replace(selection, types=frozenset(EventType(name) for name in types.split(",")))
+        asked.add(type)
+    return msgspec.structs.replace(selection, types=frozenset(asked))
 
 
 async def list_events(reads: ReadEngine, hub: EventHub, call: ApiCall[None, EventQuery]) -> Page[EventShape]:
