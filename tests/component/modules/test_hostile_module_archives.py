@@ -16,6 +16,7 @@ from hostile_zoo import harmless_archive
 from module_steps import events_of, term_of
 from small_modules import PLAIN, archive
 
+from corral.domain.events import EventType
 from corral.signing import new_key, sign_keyed
 from corral.testing.archives import zipped
 from corral.testing.cluster import LocalCluster
@@ -100,7 +101,7 @@ BROKEN = {
 
 
 async def traces(pen: Pen) -> dict[str, Any]:
-    """All that an install could have left."""
+    """All that an install could have left but what tells that it was refused."""
     controller = pen.controller
     uploads = controller.data / "uploads"
     return {
@@ -110,7 +111,11 @@ async def traces(pen: Pen) -> dict[str, Any]:
         "blobs": sorted(
             str(stamp) for stamp in await term_of(controller).store.blobs.blob_stamps(limit=1000)
         ),
-        "events": [(event.type, event.subject) for event in await events_of(controller)],
+        "events": [
+            (event.type, event.subject)
+            for event in await events_of(controller)
+            if event.type is not EventType.CAPABILITY_CONFLICT
+        ],
         "capabilities": (await pen.ask("GET", "/capabilities")).json()["items"],
     }
 
@@ -145,6 +150,8 @@ async def test_what_is_no_good_archive_is_refused_and_leaves_nothing(
             dry = await made.send(content, dry_run=True)
             assert not dry.is_success or not dry.json()["ok"], name
         assert told == {name: code for name, (_, code, _) in BROKEN.items()}
+        conflicts = [each for each in await events_of(made.controller) if "CONFLICT" in each.type]
+        assert [each.subject for each in conflicts] == ["zoo.lamb", "corral.instance.files"]
         assert await made.standing("lamb") == ("ACTIVE", "")
         assert (await made.send(packed())).status_code == 201
         await made.uninstall("beast")

@@ -90,6 +90,9 @@ async def test_of_two_providers_the_later_one_fails() -> None:
         await bench.install(package(BASE), serving(1))
         record = await bench.install(package(manifest("other", provides={"demo.x": "1.0.0"})), serving(2))
         assert (record.phase, record.reason) == (ModulePhase.FAILED, "capability_conflict:demo.x")
+        told = [draft.data for draft in bench.book.drafts if draft.type is EventType.CAPABILITY_CONFLICT]
+        reason = "another active module provides it"
+        assert told == [{"id": "demo.x", "version": "1.0.0", "module": "other", "reason": reason}]
         await bench.install(package(USER))
         assert await bench.process("user").ask("demo.x") == 1
 

@@ -208,6 +208,9 @@ async def test_two_providers_of_one_capability_are_refused_before_anything_is_st
     assert first.record.phase is ModulePhase.ACTIVE, first.record
     error = await refusal(controller, archive(scratch, "second", source=source, **provides))
     assert error.code is Code.CAPABILITY_CONFLICT
+    told = (await controller.call("GET", "/api/v1/events?types=CAPABILITY_CONFLICT"))["items"]
+    assert [(each["subject"], each["data"]["module"]) for each in told] == [("greeting", "second")]
+    assert "already provided by module first" in told[0]["data"]["reason"]
     assert [record.id for record in modules_of(controller).all()] == ["first"]
 
 

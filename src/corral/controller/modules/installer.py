@@ -22,8 +22,10 @@ from corral.controller.modules.archive_supply import StoredArchives
 from corral.controller.modules.package_store import LedgerPackageStore
 from corral.controller.state.ledger import Actor, audit
 from corral.domain.groups.extensions import ExtensionPackage
+from corral.domain.modules.capability_graph import refused_provision
+from corral.domain.modules.manifest import Manifest
 from corral.domain.modules.phases import ModuleIntent, ModulePhase
-from corral.domain.modules.records import PackageRecord, SignatureFacts
+from corral.domain.modules.records import PackageRecord, SignatureFacts, conflict_event
 from corral.domain.modules.verbs import Verb
 from corral.errors import Code, Rejected, Retryable
 from corral.modules.archive.archive_reader import ArchiveFacts, file_digest, inspect_archive
@@ -127,6 +129,15 @@ class Installer:
         MANIFEST_INVALID, PATH_REFUSED."""
         return await self._compatibility(await self._looked_at(archive, sidecar, expect), options)
 
+    async def _tell_conflict(self, manifest: Manifest, refused: Rejected) -> None:
+        """The event of a second provider, which is refused."""
+        if refused.code is not Code.CAPABILITY_CONFLICT:
+            return
+        provision = refused_provision(manifest, self._packages.all(), built_in=self._built_in())
+        if provision is not None:
+            event = conflict_event(provision, module=manifest.id, reason=refused.message)
+            await self._packages.publish(event)
+
     async def install(
         self,
         archive: Path,
@@ -147,6 +158,7 @@ class Installer:
             compatibility = await self._compatibility(candidate, options)
             refused = refusal(compatibility)
             if refused is not None:
+                await self._tell_conflict(candidate.facts.manifest, refused)
                 raise refused
             current = self._packages.find(compatibility.id)
             if compatibility.would is Outcome.NOTHING and current is not None:

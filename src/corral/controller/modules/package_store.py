@@ -17,6 +17,7 @@ import structlog
 from corral.controller.state.cluster_state import StoredRecord
 from corral.controller.state.collections import MODULE_CURSORS, MODULE_PACKAGES
 from corral.controller.state.ledger import Ledger, Step
+from corral.domain.events import Draft
 from corral.domain.modules.records import PackageRecord, phase_events, uninstalled
 from corral.errors import Code, Rejected, Retryable
 from corral.modules.package_store import Change, StepEvent
@@ -90,6 +91,10 @@ class LedgerPackageStore:
         )
         self._spent(record.id, entry)
         return record
+
+    async def publish(self, event: Draft) -> None:
+        """An event that tells of no change."""
+        await self._ledger.commit(event)
 
     async def remove(self, id: str, *, reason: str) -> None:
         """Remove the record, with the cursors of its durable subscriptions."""

@@ -100,6 +100,15 @@ class CapabilityClearedData(CapabilityData, frozen=True, kw_only=True):
     reason: Reason
 
 
+class CapabilityConflictData(EventData, frozen=True, kw_only=True):
+    """A capability that two modules want to provide."""
+
+    id: Annotated[str, said("Id of the capability.", "webhook.out")]
+    version: Annotated[str, said("The version that is refused.", "1.0.0")]
+    module: Annotated[str, said("Id of the module that is refused.", "other-alerts")]
+    reason: Reason
+
+
 _T = EventType
 SCHEMAS: Final[Mapping[EventType, EventSchema]] = {
     _T.MODULE_INSTALLED: EventSchema("A package was accepted, or recovered.", ModuleStepData),
@@ -135,5 +144,9 @@ SCHEMAS: Final[Mapping[EventType, EventSchema]] = {
     _T.CAPABILITY_CLEARED: EventSchema("A capability has no provider any more.", CapabilityClearedData),
     _T.CAPABILITY_REBOUND: EventSchema(
         "A capability is provided by another version; handles stay good.", CapabilityData
+    ),
+    _T.CAPABILITY_CONFLICT: EventSchema(
+        "A second provider of a capability was refused, or failed; the first one goes on.",
+        CapabilityConflictData,
     ),
 }

@@ -124,6 +124,7 @@ EVENT_DATA: Final[Mapping[EventType, Mapping[str, FieldClass]]] = {
     EventType.CAPABILITY_REGISTERED: _CAPABILITY,
     EventType.CAPABILITY_CLEARED: {**_CAPABILITY, **fields(text="reason")},
     EventType.CAPABILITY_REBOUND: _CAPABILITY,
+    EventType.CAPABILITY_CONFLICT: fields(open="id version module", text="reason"),
     EventType.EVENT_UNREADABLE: fields(open="type left_off"),
     EventType.DOCUMENT_UNREADABLE: fields(open="collection id revision", text="reason"),
     EventType.STORE_OLDER_THAN_NODE: fields(open="stored confirmed"),

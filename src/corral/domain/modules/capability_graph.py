@@ -158,6 +158,20 @@ def check_graph(
     )
 
 
+def refused_provision(
+    candidate: Manifest, installed: Sequence[PackageRecord], *, built_in: Collection[str] = ()
+) -> Provision | None:
+    """The first capability of a package for which `check_graph` refuses it; None: there is none."""
+    taken = {
+        provision.id
+        for record in installed
+        if record.id != candidate.id and record.intent is ModuleIntent.ACTIVE
+        for provision in record.manifest.capabilities.provides
+    }
+    taken |= set(built_in)
+    return next((each for each in candidate.capabilities.provides if each.id in taken), None)
+
+
 class _GraphNode(NamedTuple):
     module: str
     host: ModuleHost

@@ -14,7 +14,14 @@ from typing import Final
 import msgspec
 
 from corral.domain.modules.phases import MODULE_LIFECYCLE, ModuleIntent, ModulePhase, ModuleTrigger
-from corral.domain.modules.records import STORY_LENGTH, WAITING_FOR, FailureStory, PackageRecord, PhaseStep
+from corral.domain.modules.records import (
+    CAPABILITY_CONFLICT,
+    STORY_LENGTH,
+    WAITING_FOR,
+    FailureStory,
+    PackageRecord,
+    PhaseStep,
+)
 from corral.domain.modules.verbs import VERBS, Verb
 from corral.errors import Code, IllegalTransition, Rejected
 
@@ -147,7 +154,7 @@ def _waiting_phase(view: View) -> LifecycleDecision:
             return _explain(_waiting(view))
         return REST
     if view.conflict:
-        return LifecycleDecision(todo=Todo.FAIL, reason=f"capability_conflict:{view.conflict}")
+        return LifecycleDecision(todo=Todo.FAIL, reason=f"{CAPABILITY_CONFLICT}:{view.conflict}")
     return LifecycleDecision(todo=Todo.START)
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
-from corral.domain.modules.manifest import Manifest
+from corral.domain.modules.manifest import Manifest, Provision
 from corral.domain.modules.phases import ModuleIntent, ModulePhase
 from corral.domain.records import Record
 
@@ -119,6 +119,8 @@ class ModuleCursor(Record, frozen=True, kw_only=True):
     at: dt.datetime
 
 
+CAPABILITY_CONFLICT: Final = "capability_conflict"
+"""Before a colon and the id of the capability: why the later one of two providers failed."""
 _TO = {
     ModulePhase.WAITING: EventType.MODULE_WAITING,
     ModulePhase.ACTIVE: EventType.MODULE_ACTIVATED,
@@ -139,7 +141,27 @@ def event_of(from_phase: ModulePhase | None, to_phase: ModulePhase) -> EventType
 
 def phase_events(before: PackageRecord | None, after: PackageRecord) -> list[Draft]:
     """One event for each step that `after` has in its history and `before` had not, in order."""
-    return [_draft(after, step) for step in _new_steps(before.story if before else (), after.story)]
+    steps = _new_steps(before.story if before else (), after.story)
+    return [draft for step in steps for draft in (_draft(after, step), *_conflicts(after, step))]
+
+
+def conflict_event(provision: Provision, *, module: str, reason: str) -> Draft:
+    """The event of a second provider that is refused."""
+    return Draft(
+        type=EventType.CAPABILITY_CONFLICT,
+        subject=provision.id,
+        data={"id": provision.id, "version": provision.version, "module": module, "reason": reason},
+    )
+
+
+def _conflicts(record: PackageRecord, step: PhaseStep) -> list[Draft]:
+    """That a module failed because another one provides what it does."""
+    kind, _, id = step.reason.partition(":")
+    if step.to_phase is not ModulePhase.FAILED or kind != CAPABILITY_CONFLICT:
+        return []
+    provisions = [each for each in record.manifest.capabilities.provides if each.id == id]
+    reason = "another active module provides it"
+    return [conflict_event(each, module=record.id, reason=reason) for each in provisions]
 
 
 def uninstalled(record: PackageRecord, *, reason: str, at: dt.datetime) -> Draft:

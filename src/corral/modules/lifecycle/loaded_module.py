@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from corral.domain.modules.lifecycle_decisions import Runs
 from corral.domain.modules.manifest import Manifest
-from corral.domain.modules.records import PackageRecord
+from corral.domain.modules.records import CAPABILITY_CONFLICT, PackageRecord
 from corral.errors import CorralError
 from corral.modules.lifecycle.engine_deps import EngineDeps
 from corral.modules.lifecycle.loader import end_process, run_hook, unload
@@ -76,7 +76,7 @@ class LoadedModule:
             return
         rival = self._deps.capabilities.rival(record.manifest)
         if rival:
-            raise ModuleFailure(f"capability_conflict:{rival}", "another active module provides it")
+            raise ModuleFailure(f"{CAPABILITY_CONFLICT}:{rival}", "another active module provides it")
         self._deps.capabilities.claim(record.manifest)
         self.scope.begin_start()
         if record.upgraded_from:

@@ -19,7 +19,7 @@ from corral.domain.events import Draft, EventType
 from corral.domain.modules.lifecycle_decisions import stepped
 from corral.domain.modules.manifest import ModuleHost
 from corral.domain.modules.phases import ModulePhase, ModuleTrigger
-from corral.domain.modules.records import FailureStory, PackageRecord
+from corral.domain.modules.records import CAPABILITY_CONFLICT, FailureStory, PackageRecord
 from corral.errors import Code, Rejected
 from corral.modules.lifecycle.event_fields import phase_fields
 from corral.modules.lifecycle.loaded_module import LoadedModule, drop_generation
@@ -158,7 +158,7 @@ class Upgrade:
                 raise ModuleFailure(f"waiting_for_capability:{missing[0]}", "nobody provides it")
             rival = capabilities.rival(record.manifest)
             if rival:
-                raise ModuleFailure(f"capability_conflict:{rival}", "another active module provides it")
+                raise ModuleFailure(f"{CAPABILITY_CONFLICT}:{rival}", "another active module provides it")
         except ModuleFailure as failure:
             self._add_line(f"{self._version} could not be prepared ({failure_text(failure)}).")
             self._add_line(
