@@ -14,7 +14,7 @@ from corral.cli.group_drift import drift_text
 from corral.cli.group_edits import create, delete, update
 from corral.cli.group_hold import hold, release
 from corral.cli.group_registry import registry
-from corral.cli.group_revisions import restart, revisions, revisions_text
+from corral.cli.group_revisions import resolved, restart, revisions, revisions_text
 from corral.cli.group_scaling import (
     closed_text,
     maintenance,
@@ -195,7 +195,19 @@ def unpause(session: ApiSession, name: str) -> None:
     show_done(session.output, changed, done, name="name")
 
 
-for command in (create, update, scale, maintenance, registry, hold, release, restart, revisions, delete):
+for command in (
+    create,
+    update,
+    scale,
+    maintenance,
+    registry,
+    hold,
+    release,
+    resolved,
+    restart,
+    revisions,
+    delete,
+):
     group.add_command(command)
 
 

@@ -1,4 +1,5 @@
-"""`corral group revisions` and `restart`: what a group's instances were started by, and how all of them are replaced."""
+"""`corral group resolved`, `revisions` and `restart`: where the values of a group come from, what its instances were started
+by, and how all of them are replaced."""
 
 from __future__ import annotations
 
@@ -28,6 +29,13 @@ COLUMNS: Final = (
 )
 
 
+ORIGINS: Final = (
+    Column("FIELD", "field"),
+    Column("VALUE", lambda each: plain(each.get("value")), stretched=True),
+    Column("WRITTEN IN", "group"),
+)
+
+
 def _mark(each: Item) -> str:
     return ",".join(mark for mark in ("stable", "pinned") if each.get(mark)) or "-"
 
@@ -40,6 +48,28 @@ def revisions_text(status: Item) -> str:
         ("pinned_revision", "pinned to"),
     )
     return ", ".join(f"{word} {status[field]}" for field, word in known if status.get(field)) or "-"
+
+
+@click.command()
+@click.argument("name")
+@api_command
+def resolved(session: ApiSession, name: str) -> None:
+    """Show in which document each value was written."""
+    found = session.client.get(f"{GROUPS}/{segment(name)}/resolved")
+    if session.output == "table":
+        items = [
+            {"field": path, "value": _value_at(found["document"], path), "group": group}
+            for path, group in found["origins"].items()
+        ]
+        show_list(session.output, items, columns=ORIGINS, name="field")
+        return
+    show_one(session.output, found, rows=[], name="name")
+
+
+def _value_at(document: Any, path: str) -> Any:
+    for step in path.split("/"):
+        document = document.get(step) if isinstance(document, dict) else None
+    return document
 
 
 @click.command()

@@ -57,6 +57,24 @@ def test_groups_are_listed_with_how_they_fare(corral: Corral, server: StandIn) -
     assert corral("group", "list", "-o", "name").stdout == "lobby\n"
 
 
+def test_a_resolved_group_lists_where_its_values_were_written(corral: Corral, server: StandIn) -> None:
+    found = {
+        "name": "lobby",
+        "ancestors": ["base"],
+        "document": {"memory_mb": 256, "env": {"A": "1"}},
+        "origins": {"env/A": "lobby", "memory_mb": "base"},
+        "revision": 3,
+    }
+    server.answers["GET", "/api/v1/groups/lobby/resolved"] = (200, found)
+    lines = [line.split() for line in corral("group", "resolved", "lobby").stdout.splitlines()]
+    assert lines == [
+        ["FIELD", "VALUE", "WRITTEN", "IN"],
+        ["env/A", "1", "lobby"],
+        ["memory_mb", "256", "base"],
+    ]
+    assert json.loads(corral("group", "resolved", "lobby", "-o", "json").stdout) == found
+
+
 def test_a_group_is_shown_and_its_document_can_be_written_back(
     corral: Corral, server: StandIn, tmp_path: pathlib.Path
 ) -> None:

@@ -13,6 +13,7 @@ from http_rig import Rig
 from corral.controller.state.collections import GROUPS as RECORDS
 from corral.domain.groups.group_checks import check_group
 from corral.domain.groups.plan_resolution import resolve_plan
+from corral.domain.permissions import Role
 from corral.testing.counted_calls import calls_by_turn
 
 GROUPS = "/api/v1/groups"
@@ -230,3 +231,28 @@ async def test_edits_of_a_parent_and_other_changes_of_its_children_at_once_are_a
         *(f"K{number}" for number in range(0, 15, 2)),
     }
     assert record.target in range(15)
+
+
+@pytest.mark.usefixtures("family")
+async def test_a_resolved_group_says_where_each_value_was_written(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    await client.patch(f"{GROUPS}/duel", json={"env": {"A": None, "B": "2"}})
+    answer = await client.get(f"{GROUPS}/duel/resolved")
+    found = answer.json()
+    assert (found["name"], found["ancestors"]) == ("duel", ["arena", "base"])
+    assert (found["document"]["memory_mb"], found["document"]["env"]) == (512, {"B": "2"})
+    assert found["origins"] == {
+        "command": "duel",
+        "env/B": "duel",
+        "memory_mb": "arena",
+        "name": "duel",
+        "parent": "duel",
+    }
+    assert answer.headers["etag"] == f'"{found["revision"]}"'
+    _, viewer = await rig.token(Role.VIEWER)
+    async with rig.client(viewer) as looking:
+        hidden = (await looking.get(f"{GROUPS}/duel/resolved")).json()
+    assert hidden["document"]["env"] == {"B": "•••"}
+    assert hidden["origins"] == found["origins"]
+    assert (await client.get(f"{GROUPS}/nobody/resolved")).status_code == 404

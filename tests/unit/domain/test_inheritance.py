@@ -20,6 +20,7 @@ from corral.domain.groups.inheritance import (
     patched_document,
     resolve_group,
     resolve_groups,
+    value_origins,
 )
 from corral.errors import Rejected
 
@@ -207,3 +208,26 @@ def test_what_a_patch_repeats_is_all_that_is_left_out_of_it(parts: list, patch: 
     before = group_document(spec)
     assert parse_group(merged(before, part)) == parse_group(merged(before, patch))
     assert changing_part(part, spec) == part
+
+
+@MANY
+@given(parts=st.lists(DOCUMENTS, min_size=1, max_size=4))
+def test_every_value_of_a_group_has_the_nearest_document_that_wrote_it_as_its_origin(parts: list) -> None:
+    documents = chained(parts)
+    name = list(documents)[-1]
+    origins = value_origins(name, documents)
+    flat = dict(leaves(merged(None, merged_document(name, documents))))
+    assert {path for path in origins if path not in NOT_INHERITED} == {
+        path for path in flat if path not in NOT_INHERITED
+    }
+    for path, origin in origins.items():
+        assert dict(leaves(documents[origin]))[path] == flat[path]
+
+
+def leaves(value: Any, prefix: str = "") -> Any:
+    """Paths of all values but objects and nulls."""
+    for key, inner in value.items():
+        if isinstance(inner, dict):
+            yield from leaves(inner, f"{prefix}{key}/")
+        elif inner is not None:
+            yield f"{prefix}{key}", inner

@@ -27,7 +27,7 @@ ALLOWED: Final[Mapping[str, str]] = {
     "event": "list types",
     "export": "",
     "group": (
-        "delete get hold list maintenance registry release reload restart revisions scale start unpause"
+        "delete get hold list maintenance registry release reload resolved restart revisions scale start unpause"
     ),
     "instance": (
         "cat command commands create delete files get kill list logs mkdir mv plan restart rm runs save search start stop "

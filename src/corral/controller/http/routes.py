@@ -38,6 +38,7 @@ from corral.controller.http.resources.groups import (
     groups,
     registry,
     reload,
+    resolved,
     revisions,
 )
 from corral.controller.http.resources.instances import (
@@ -100,6 +101,7 @@ ROUTES: Final[tuple[Route, ...]] = with_description(
         *group_operations.ROUTES,
         *deployments.ROUTES,
         *revisions.ROUTES,
+        *resolved.ROUTES,
         *registry.ROUTES,
         *apply.ROUTES,
         *reload.ROUTES,

@@ -65,6 +65,8 @@ GROUP_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     ),
     # controller.http.resources.groups.group_schemas
     "GroupShape": fields(open="status revision"),
+    # controller.http.resources.groups.resolved
+    "ResolvedGroup": fields(open="name ancestors document origins revision"),
     "GroupSummary": fields(
         open=(
             "name parent abstract runtime category static labels mode min max wanted states instances ready warm "

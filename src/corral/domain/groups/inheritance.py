@@ -80,6 +80,32 @@ def merged_document(name: str, documents: Mapping[str, Document]) -> dict[str, A
     return {"name": name, **result}
 
 
+def value_origins(name: str, documents: Mapping[str, Document]) -> dict[str, str]:
+    """The document in which each value of a group was written, by the path of the value (`ports/primary/range`): the
+    group's own or an ancestor's. What is not in it is a default. Lists are one value."""
+    origins: dict[str, str] = {}
+    for each in reversed(chain_of(name, documents)):
+        hidden = NOT_INHERITED if each != name else ()
+        written = {key: value for key, value in documents[each].items() if key not in hidden}
+        _note_origins(origins, written, each, prefix="")
+    return dict(sorted(origins.items()))
+
+
+def _note_origins(origins: dict[str, str], written: Document, document: str, *, prefix: str) -> None:
+    """As `merged` takes them: a null removes what ancestors have there, and so does anything in place of an object."""
+    for key, value in written.items():
+        path = f"{prefix}{key}"
+        nested = isinstance(value, Mapping)
+        origins.pop(path, None)
+        if not nested:
+            for inner in [known for known in origins if known.startswith(f"{path}/")]:
+                del origins[inner]
+        if nested:
+            _note_origins(origins, value, document, prefix=f"{path}/")
+        elif value is not None:
+            origins[path] = document
+
+
 def resolve_group(name: str, documents: Mapping[str, Document]) -> GroupSpec:
     """The group that a document and its ancestors describe; a refusal names the document that has the value."""
     chain = chain_of(name, documents)
