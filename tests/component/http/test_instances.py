@@ -245,6 +245,37 @@ async def test_an_order_is_sent_audited_and_waited_for(
     assert len(await rig.audits(f"instances.{verb}")) == 1
 
 
+@pytest.mark.parametrize(("method", "path"), [("POST", "start"), ("PATCH", "lifecycle?target=start")])
+async def test_an_ended_instance_is_started_again_and_one_that_runs_is_left_alone(
+    client: httpx.AsyncClient, rig: Rig, method: str, path: str
+) -> None:
+    record = await rig.instance()
+    url = f"{INSTANCES}/{record.id}/{path}"
+    number = rig.state.number
+    left = await client.request(method, url)
+    assert (left.status_code, left.json()["incarnation"]) == (200, record.incarnation), left.text
+    assert not any(m.WhichOneof("payload") == "stop_instance" for m in rig.sessions.links[record.node].sent)
+    assert rig.state.instances.require(record.id).record == record
+    await rig.report(record.id, state=InstanceState.STOPPED, exit=ended(0, crashed=False))
+    started = await client.request(method, url, json={"reason": "the night is over"})
+    assert (started.status_code, started.json()["state"]) == (200, "SCHEDULED"), started.text
+    assert started.json()["incarnation"] > record.incarnation
+    assert rig.state.number > number
+    assert (await client.request(method, f"{INSTANCES}/nobody/{path}")).status_code == 404
+
+
+async def test_the_lifecycle_stops_and_restarts(client: httpx.AsyncClient, rig: Rig) -> None:
+    record = await rig.instance()
+    url = f"{INSTANCES}/{record.id}/lifecycle"
+    restarted = await client.patch(url, params={"target": "restart"})
+    assert (restarted.status_code, restarted.json()["wanted"]) == (200, "stop"), restarted.text
+    stopped = await client.patch(url, params={"target": "stop"}, json={"reason": "enough"})
+    assert (stopped.status_code, stopped.json()["reason"]) == (200, "enough"), stopped.text
+    assert [len(await rig.audits(f"instances.{verb}")) for verb in ("restart", "stop")] == [1, 1]
+    refused = await client.patch(url, params={"target": "explode"})
+    assert (refused.status_code, refused.json()["error"]["field"]) == (400, "target")
+
+
 async def test_only_an_ended_instance_is_forgotten(client: httpx.AsyncClient, rig: Rig) -> None:
     record = await rig.instance()
     refused = await client.delete(f"{INSTANCES}/{record.id}")

@@ -159,14 +159,13 @@ def _audited(record: InstanceRecord) -> dict[str, object]:
     return {"state": record.state.value, "wanted": record.wanted.value, "incarnation": record.incarnation}
 
 
-def _reason(call: ApiCall[Why, Any]) -> str:
+def reason_of(call: ApiCall[Why, Any]) -> str:
+    """Why it is changed; without a word of the caller's, who asked for it."""
     return call.body.reason or f"asked for by {caller_name(call)}"
 
 
-def stop_instance(
-    view: InstanceView, instances: InstanceControl, call: ApiCall[Why, AwaitStopped]
-) -> Mutation:
-    reason = _reason(call)
+def stop_instance(view: InstanceView, instances: InstanceControl, call: ApiCall[Why, Any]) -> Mutation:
+    reason = reason_of(call)
     return changing(
         view,
         instances,
@@ -181,7 +180,7 @@ class Kill(AwaitStopped, frozen=True, kw_only=True):
 
 
 def kill_instance(view: InstanceView, instances: InstanceControl, call: ApiCall[Why, Kill]) -> Mutation:
-    reason = _reason(call)
+    reason = reason_of(call)
     if call.query.dry_run:
         return _dry_kill(view, instances, call, reason)
     return changing(
@@ -203,10 +202,8 @@ def _dry_kill(
     return dry_mutation("instances.kill", record.id, described(ws, instances.signals, view.workload))
 
 
-def restart_instance(
-    view: InstanceView, instances: InstanceControl, call: ApiCall[Why, AwaitRunning]
-) -> Mutation:
-    reason = _reason(call)
+def restart_instance(view: InstanceView, instances: InstanceControl, call: ApiCall[Why, Any]) -> Mutation:
+    reason = reason_of(call)
     return changing(
         view,
         instances,

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from corral.controller.consoles.service import Consoles
-from corral.controller.http.messages.call import ApiCall, NoQuery, Query, RequestBody
+from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
 from corral.controller.http.pipeline.attempts import Attempt
 from corral.controller.http.pipeline.route_table import Mutate, Once, Read, Route
 from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.instances.instance_changes import AwaitRunning, placing
+from corral.controller.http.resources.instances.instance_lifecycle import (
+    LifecycleQuery,
+    Target,
+    is_to_run,
+)
+from corral.controller.http.resources.instances.instance_lifecycle import (
+    change_lifecycle as native_lifecycle,
+)
 from corral.controller.http.resources.instances.instance_patches import (
     HostAddress,
     InstancePatch,
@@ -26,7 +34,6 @@ from corral.controller.http.resources.instances.instances import (
     NewInstance,
     Why,
     remove_instance,
-    restart_instance,
     send_command,
     start_instance,
     stop_instance,
@@ -43,15 +50,12 @@ from corral.controller.http.resources.universe.universe_schemas import (
 )
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
-from corral.domain.groups.instance_records import live
-from corral.domain.instance_states import Wanted
+from corral.domain.groups.instance_records import InstanceRecord, live
 from corral.domain.permissions import Permission
 
 _AT_ONCE: Final = 500
 """Instances that are shown in one turn of the loop."""
 _COST: Final = 5
-
-Target = Literal["start", "stop", "restart"]
 
 
 class UniverseNewInstance(RequestBody, frozen=True, kw_only=True, rename=universe_name):
@@ -60,10 +64,6 @@ class UniverseNewInstance(RequestBody, frozen=True, kw_only=True, rename=univers
 
 class UniverseInstancePatch(RequestBody, frozen=True, kw_only=True, rename=universe_name):
     host_address: HostAddress | UnsetType = UNSET
-
-
-class LifecycleQuery(Query, frozen=True, kw_only=True):
-    target: Target
 
 
 async def list_instances(view: InstanceView, call: ApiCall[None, NoQuery]) -> list[UniverseInstance]:
@@ -120,28 +120,25 @@ def change_lifecycle(
     view: InstanceView, instances: InstanceControl, call: ApiCall[None, LifecycleQuery]
 ) -> Mutation:
     record = view.state.instances.require(call.path["id"]).record
-    asked, id = _with_reason(call), record.id
-    match call.query.target:
-        case "stop" if live(record.state):
-            mutation, text = stop_instance(view, instances, asked), f"instance '{id}' is being stopped"
+    mutation = native_lifecycle(view, instances, _with_reason(call))
+    text = _lifecycle_text(record, call.query.target)
+    body = UniverseLifecycle(message=text, instance=as_universe(view.state, mutation.body))
+    return msgspec.structs.replace(mutation, body=body)
+
+
+def _lifecycle_text(record: InstanceRecord, target: Target) -> str:
+    match target:
+        case "stop" if not live(record.state):
+            done = "had ended already"
         case "stop":
-            mutation, text = stop_instance(view, instances, asked), f"instance '{id}' had ended already"
-        case "start" if live(record.state) and record.wanted is Wanted.RUN:
-            return Mutation(
-                action="instances.restart",
-                subject=id,
-                steps=(),
-                body=UniverseLifecycle(
-                    message=f"instance '{id}' runs already, or is about to",
-                    instance=universe_instance(view, view.state.instances.require(id)),
-                ),
-            )
+            done = "is being stopped"
+        case "start" if is_to_run(record):
+            done = "runs already, or is about to"
         case "start":
-            mutation, text = restart_instance(view, instances, asked), f"instance '{id}' is being started"
+            done = "is being started"
         case "restart":
-            mutation, text = restart_instance(view, instances, asked), f"instance '{id}' is being restarted"
-    shown = as_universe(view.state, mutation.body)
-    return msgspec.structs.replace(mutation, body=UniverseLifecycle(message=text, instance=shown))
+            done = "is being restarted"
+    return f"instance '{record.id}' {done}"
 
 
 async def execute(
