@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any, Final
 
 import click
@@ -44,6 +45,23 @@ def _rows(found: Item) -> list[tuple[str, str]]:
 
     walk("", found)
     return rows
+
+
+@cluster.command()
+@api_command
+def settings(session: ApiSession) -> None:
+    """Show the controller's settings, without secrets."""
+    found = session.client.get("/api/v1/settings")
+    show_one(session.output, found, rows=list(_keys("", found["controller"])))
+
+
+def _keys(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Keys as the configuration has them, with their values."""
+    if not isinstance(value, dict) or not value:
+        yield prefix, plain(value)
+        return
+    for key, inner in value.items():
+        yield from _keys(f"{prefix}.{key}" if prefix else key, inner)
 
 
 @cluster.command(hidden=True)

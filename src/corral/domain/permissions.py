@@ -45,6 +45,7 @@ class Permission(enum.StrEnum):
     SELF_READ = "self.read"
     SESSIONS_MANAGE = "sessions.manage"
     SESSIONS_READ = "sessions.read"
+    SETTINGS_READ = "settings.read"
     TEMPLATES_CONTENT = "templates.content"
     TEMPLATES_MANAGE = "templates.manage"
     TEMPLATES_READ = "templates.read"

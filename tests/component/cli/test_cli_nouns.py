@@ -230,6 +230,15 @@ def test_the_cluster_tells_all_it_knows(corral: Corral, server: StandIn) -> None
     assert "id=m1" in shown
 
 
+def test_the_settings_are_shown_by_their_keys(corral: Corral, server: StandIn) -> None:
+    server.answers["GET", "/api/v1/settings"] = (
+        200,
+        {"controller": {"http": {"listen": "127.0.0.1:8480", "cors": {"origins": []}}, "data": "/srv"}},
+    )
+    rows = [line.split() for line in corral("cluster", "settings").stdout.splitlines()]
+    assert rows == [["http.listen:", "127.0.0.1:8480"], ["http.cors.origins:", "-"], ["data:", "/srv"]]
+
+
 def test_raising_the_epoch_tells_the_new_one(corral: Corral, server: StandIn) -> None:
     server.answers["POST", "/api/v1/cluster/raise-epoch"] = (200, {"epoch": 4294967303})
     assert corral("cluster", "raise-epoch", "--yes").stdout == "the epoch is now 4294967303\n"

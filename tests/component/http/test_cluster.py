@@ -8,6 +8,7 @@ import httpx
 from http_rig import Rig
 
 from corral.domain.node_states import NodeState
+from corral.domain.permissions import Role
 from corral.pki.keys import make_csr, new_key
 
 
@@ -21,6 +22,17 @@ async def test_the_cluster_tells_who_leads_and_what_it_holds(client: httpx.Async
     assert shown["nodes"] == {"ONLINE": 2, "REVOKED": 1}
     assert (shown["store"], shown["commit"]) == ("sqlite", rig.state.number)
     assert shown["created_at"].endswith("Z")
+
+
+async def test_the_settings_are_those_of_the_controller_and_hide_credentials(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    shown = (await client.get("/api/v1/settings")).json()["controller"]
+    assert shown == (await client.get("/api/node/config")).json()
+    _, operator = await rig.token(Role.OPERATOR)
+    async with rig.client(operator) as asking:
+        refused = await asking.get("/api/v1/settings")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "FORBIDDEN")
 
 
 async def test_the_audit_shows_the_newest_first_in_pages(client: httpx.AsyncClient, rig: Rig) -> None:

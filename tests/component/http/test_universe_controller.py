@@ -58,7 +58,7 @@ async def test_the_configuration_is_for_administrators(rig: Rig) -> None:
         status, text = refusal(await client.get("/api/node/config"))
     assert (status, text) == (
         403,
-        "role OPERATOR does not grant 'cluster.manage'; use a token of role ADMIN",
+        "role OPERATOR does not grant 'settings.read'; use a token of role ADMIN",
     )
 
 

@@ -19,6 +19,7 @@ from corral.controller.http.resources import (
     nodes,
     pages,
     probes,
+    settings,
     workload,
 )
 from corral.controller.http.resources.accounts import (
@@ -129,6 +130,7 @@ ROUTES: Final[tuple[Route, ...]] = with_description(
         *logs.ROUTES,
         *audit.ROUTES,
         *cluster.ROUTES,
+        *settings.ROUTES,
         *workload.ROUTES,
         *modules.ROUTES,
         *module_verbs.ROUTES,

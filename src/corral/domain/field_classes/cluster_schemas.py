@@ -47,6 +47,8 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     "ClusterShape": fields(open="id created_at leader members version store nodes commit unreadable notes"),
     "EpochShape": fields(open="epoch"),
     "SequenceShape": fields(open="before highest_used ignored"),
+    # controller.http.resources.settings
+    "SettingsShape": fields(open="controller"),
     # controller.http.resources.decisions
     "DecisionShape": fields(
         open=(

@@ -126,7 +126,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Read(
         method="GET",
         path=f"{_NODE}/config",
-        permission=Permission.CLUSTER_MANAGE,
+        permission=Permission.SETTINGS_READ,
         summary="The configuration of the controller that is in effect, without secrets",
         response=dict[str, Any],
         handler=get_configuration,
