@@ -73,14 +73,22 @@ def nodes(session: ApiSession) -> None:
     show_list(session.output, session.client.pages(NODES), columns=COLUMNS, by_name=True)
 
 
-@cluster.command(hidden=True)
-def shutdown() -> None:
-    """Says how a controller, a node or all of it is ended. Universe's console has this."""
-    raise CommandRefused(
-        "nothing was stopped: a controller is stopped on its own host, and what it manages goes on without it",
-        hint="there: 'systemctl stop corral-controller', or Ctrl-C where 'corral controller' runs, or 'corral down' for what "
-        "'corral up' runs; 'node shutdown NODE' ends a node with its instances, 'exit' leaves the console",
+@cluster.command()
+@click.option("--reason", default="", help="Why; it is in the audit and in the controller's log.")
+@yes_option
+@api_command
+def shutdown(session: ApiSession, reason: str, yes: bool) -> None:
+    """End the controller that leads; instances go on.
+
+    It is not started again by 'corral up' or systemd. Another controller takes the lead, if there is one. 'corral node shutdown'
+    ends a daemon, and its instances.
+    """
+    confirm(
+        f"end the controller at {session.client.url} (instances go on, and none is started or replaced without it)",
+        yes=yes,
     )
+    done = session.client.post(f"{CLUSTER}/shutdown", {"reason": reason})
+    show_done(session.output, done, f"the controller at {done['http']} ends; instances go on", name="holder")
 
 
 @cluster.command("raise-epoch")

@@ -42,7 +42,7 @@ from corral.store.engine_selection import open_store
 from corral.store.port import Store
 from corral.store.store_errors import StorageFailed
 from corral.system.addresses import Address, parse_address, raise_descriptors
-from corral.system.aio.tasks import Tasks
+from corral.system.aio.tasks import Tasks, first_of
 from corral.system.clock import Clock, SystemClock
 from corral.system.controller_config import ControllerConfig
 from corral.system.entropy import Entropy, SystemEntropy, new_id
@@ -95,12 +95,13 @@ class ControllerApp:
         return f"{self.config.http.scheme}://{self.own.http}"
 
     async def run(self) -> None:
-        """Return or raise only when leading fails in a way that only an operator can mend."""
-        await asyncio.shield(self._leading)
+        """Return when this controller is ordered to end; raise when leading fails in a way that only an operator can mend."""
+        await first_of(self._leading, self.role.ordered_to_end, name="controller/run")
+        if self._leading.done():
+            self._leading.result()
 
     async def stop(self) -> None:
-        """Stop leading, close the link, give the lease back, close HTTP and the store. Leaving `open_controller` does
-        it, too."""
+        """Stop leading, close the link, give the lease back, close HTTP and the store; as leaving `open_controller`."""
         await self._shutdown.run()
 
 
@@ -119,8 +120,7 @@ async def open_controller(
     """A controller on its data directory, until the context is left.
 
     `found_cluster`: create a new cluster also where there was one; `accept_older_store`: go on with a store that has
-    lost what this controller has seen. Both are meant for one start. `commands` runs commands of the command line for
-    callers. `hash_cost` is for tests.
+    lost what this controller has seen. Both are for one start. `commands` runs commands of callers. `hash_cost` is for tests.
     """
     clock, entropy = clock or SystemClock(), entropy or SystemEntropy()
     shutdown = Shutdown(_STAGE_SHARES, budget=config.shutdown.budget_seconds, clock=clock)

@@ -306,6 +306,7 @@ def test_a_wait_that_runs_out_is_code_4(corral: Corral) -> None:
         ("token", "revoke", "t"),
         ("cluster", "raise-epoch"),
         ("cluster", "repair-sequence"),
+        ("cluster", "shutdown"),
     ],
 )
 def test_what_cannot_be_taken_back_needs_a_yes(

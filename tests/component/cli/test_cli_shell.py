@@ -54,7 +54,6 @@ def test_commands_run_on_one_connection_and_errors_do_not_end_the_console(
     assert "7 starts" in shell.type("stats show lobby")
     assert server.requests[-1].body == {"command": "stats show lobby"}
     assert "Usage: corral node cordon" in shell.type("help node cordon")
-    assert "nothing was stopped" in shell.type("stop")
     assert "Ctrl-D leaves" in shell.type("help")
     own = {each.peer for each in server.requests if each.path != "/api/v1/commands"}
     assert len(own) - 1 <= 1, "one connection, and another one for the command that may take long"
@@ -63,6 +62,23 @@ def test_commands_run_on_one_connection_and_errors_do_not_end_the_console(
     assert "node list\n" in kept.read_text()
     shell.press("exit\n")
     assert shell.ends() == 0
+
+
+def test_stop_ends_the_controller_after_a_yes_and_then_the_console(
+    shell: ShellTerminal, server: StandIn
+) -> None:
+    at = ("POST", "/api/v1/cluster/shutdown")
+    server.answers[at] = (200, {"holder": "c-1", "http": "127.0.0.1:8480"})
+    shell.press("stop\n")
+    shell.shows("end the controller at")
+    assert "nothing was done" in shell.type("n")
+    assert at not in [(each.method, each.path) for each in server.requests]
+    shell.press("stop --reason moved\n")
+    shell.shows("[y/N]")
+    shell.press("y\n")
+    shell.shows("the controller at 127.0.0.1:8480 ends; instances go on")
+    assert shell.ends() == 0
+    assert server.requests[-1].body == {"reason": "moved"}
 
 
 def test_words_options_and_names_are_completed(shell: ShellTerminal, server: StandIn) -> None:

@@ -201,6 +201,19 @@ async def test_the_printed_address_makes_the_first_administrator_once(
 
 
 @pytest.mark.system
+def test_a_controller_that_was_shut_down_ends_up_and_leaves_what_runs(
+    up: Begin, corral: Corral, access: Callable[[Up], dict[str, str]]
+) -> None:
+    first = up()
+    children = [os.pidfd_open(pid) for pid in first.children().values()]
+    assert corral("cluster", "shutdown", "--yes", **access(first)).returncode == 0
+    first.expect("the controller has ended with 0, as 'corral cluster shutdown' orders it")
+    first.expect("detached: no instance runs")
+    assert first.process.wait(timeout=60) == 0
+    assert all(gone(each) for each in children)
+
+
+@pytest.mark.system
 def test_a_daemon_that_was_shut_down_is_not_started_again(
     up: Begin, corral: Corral, access: Callable[[Up], dict[str, str]]
 ) -> None:

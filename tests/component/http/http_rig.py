@@ -168,6 +168,7 @@ class LoneCluster:
         self.epoch = epoch
         self.raised_by: list[Actor] = []
         self.certified: list[str] = []
+        self.shut_down_for: list[str] = []
 
     def leader(self) -> LeaderView:
         return LeaderView(holder="c-1", epoch=self.epoch, http="127.0.0.1:1", grpc="127.0.0.1:2")
@@ -183,6 +184,9 @@ class LoneCluster:
         await asyncio.sleep(0)
         self.epoch = Epoch(self.epoch + 1000)
         return self.epoch
+
+    def shut_down(self, reason: str) -> None:
+        self.shut_down_for.append(reason)
 
     async def issue_certificate(self, *, name: str, csr_pem: str) -> IssuedCertificate:
         read_csr(csr_pem.encode())

@@ -10,6 +10,7 @@ from http_rig import Rig
 from corral.domain.node_states import NodeState
 from corral.domain.permissions import Role
 from corral.pki.keys import make_csr, new_key
+from corral.testing.failing_store import StoreFault
 
 
 async def test_the_cluster_tells_who_leads_and_what_it_holds(client: httpx.AsyncClient, rig: Rig) -> None:
@@ -78,6 +79,21 @@ async def test_an_act_with_one_key_at_once_is_done_once(client: httpx.AsyncClien
     assert {answer.json()["certificate_pem"] for answer in answers} == {"certificate 1"}
     assert rig.cluster.certified == ["ops"]
     assert len(await rig.audits("cluster.issue_certificate")) == 1
+
+
+async def test_the_controller_ends_once_that_is_recorded_and_once_for_one_key(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    path, headers = "/api/v1/cluster/shutdown", {"Idempotency-Key": "k-1"}
+    for _ in range(2):
+        answer = await client.post(path, json={"reason": "upgrade"}, headers=headers)
+        assert answer.json() == {"holder": "c-1", "http": "127.0.0.1:1"}
+    assert rig.cluster.shut_down_for == ["upgrade"]
+    entries = await rig.audits("cluster.shutdown")
+    assert [entry["outcome"] for entry in entries] == ["ok"]
+    rig.store.commits.fail(StoreFault.BEFORE)
+    refused = await client.post(path, json={"reason": "again"})
+    assert (refused.status_code, rig.cluster.shut_down_for) == (503, ["upgrade"])
 
 
 async def test_the_epoch_is_raised_once_for_one_key(client: httpx.AsyncClient, rig: Rig) -> None:

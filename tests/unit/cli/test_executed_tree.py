@@ -11,7 +11,7 @@ from corral.cli.executed.allowed import ALLOWED, REFUSED, check, may_be_run, ref
 from corral.cli.failure import CommandRefused
 from corral.cli.main import cli
 
-WITHOUT_API = {"version", "cluster shutdown"}
+WITHOUT_API = {"version"}
 """Commands that only print something they know."""
 OF_THE_CLUSTER = {
     "instance mkdir PATH",

@@ -49,10 +49,10 @@ def test_a_unit_whose_settings_are_refused_is_not_started_again() -> None:
         assert str(BadConfiguration.exit_code) in final_codes(unit)
 
 
-def test_a_daemon_that_was_ordered_to_end_is_not_started_again() -> None:
-    """It ends with 0, as 'corral node shutdown' has it end; a controller is started again whatever it ends with."""
-    assert "0" in final_codes(UNITS / "corral-daemon.service")
-    assert "0" not in final_codes(UNITS / "corral-controller.service")
+@pytest.mark.parametrize("role", ["daemon", "controller"])
+def test_what_was_ordered_to_end_is_not_started_again(role: str) -> None:
+    """It ends with 0, as 'corral node shutdown' and 'corral cluster shutdown' have it end."""
+    assert "0" in final_codes(UNITS / f"corral-{role}.service")
 
 
 def final_codes(unit: pathlib.Path) -> list[str]:

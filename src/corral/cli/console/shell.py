@@ -55,6 +55,8 @@ class Shell:
             if words and words[0] in LEAVE and len(words) == 1:
                 return False
             code = self._executed(words) if words else 0
+            if code == 0 and words and words[0] == STOP and "--help" not in words:
+                return False  # there is nothing to talk to any more
         except KeyboardInterrupt:
             code = INTERRUPTED
         except SystemExit as end:  # nobody reads what is printed any more
@@ -79,8 +81,8 @@ class Shell:
             invoke(words)
             click.echo(_ABOUT)
             return 0
-        if words[0] == STOP and len(words) == 1:
-            words = ["cluster", "shutdown"]
+        if words[0] == STOP:
+            words = ["cluster", "shutdown", *words[1:]]
         if words[0] in NOT_HERE and "--help" not in words:
             raise WrongUsage(
                 f"'{words[0]}' is not for the console", hint=f"run it in a shell: corral {words[0]}"
@@ -97,7 +99,7 @@ class Shell:
 
 _ABOUT: Final = """
 In the console 'help COMMAND' explains one, Tab completes, 'exit' or Ctrl-D leaves, Ctrl-C ends a command and not the
-console. 'stop' says how the controller is stopped. Commands of modules are typed by their own words."""
+console. 'stop' ends the controller, and instances go on. Commands of modules are typed by their own words."""
 
 
 def _is_unknown(word: str) -> bool:

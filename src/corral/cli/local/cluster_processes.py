@@ -132,11 +132,14 @@ class ClusterProcesses:
         self._wait(lambda: False, seconds)
 
     def run(self) -> int:
-        """Keep both alive until a signal; 0 then, 1 when one of them cannot be kept alive. A daemon that ends with 0
-        was ordered to, and stays ended."""
+        """Keep both alive until a signal; 0 then, 1 when one of them cannot be kept alive. One that ends with 0 was ordered to, and
+        stays ended: a daemon alone, a controller with everything of ours, as by a signal."""
         restarts = {"controller": Restarts(), "daemon": Restarts()}
         while self._supervisor.wait(lambda: bool(self._dead()), timeout=None):
             for child in self._dead():
+                if child is self._controller and child.process.returncode == 0:
+                    note("the controller has ended with 0, as 'corral cluster shutdown' orders it")
+                    return 0
                 if child is self._daemon and child.process.returncode == 0:
                     self._daemon = None
                     note(

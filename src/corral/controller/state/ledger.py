@@ -189,6 +189,8 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
     """The code with which an act outside the store failed that is answered all the same; empty: it did not."""
     remembered: bool = True
     """Its answer is kept under the request's idempotency key; not needed where nothing is changed."""
+    afterwards: Callable[[], object] | None = None
+    """Of an `Act`: called once it is recorded, just before its answer is sent."""
 
 
 class RecordedRefusal(Rejected):

@@ -7,11 +7,13 @@ certificates of administrators.
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Self
 
 import msgspec
+import structlog
 
 from corral.controller.http.pipeline.api_context import TermContext
 from corral.controller.http.pipeline.term_ports import IssuedCertificate, LeaderView, MemberView
@@ -28,6 +30,7 @@ from corral.system.controller_config import ControllerConfig
 from corral.version import VERSION
 
 _ADMIN_LIFE: Final = dt.timedelta(days=30)
+_log = structlog.get_logger("corral.controller")
 
 
 class ControllerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +62,8 @@ class ControllerRole:
         """The term that this controller leads; None on a standby."""
         self.lease: LeaseRow | None = None
         """The lease as a standby last read it."""
+        self.ordered_to_end: Final = asyncio.Event()
+        """Set when an administrator ends this controller."""
 
     def http_gate(self) -> TermContext | None:
         return self.term.http if self.term else None
@@ -144,6 +149,10 @@ class Cluster:
 
     def bootstrap_addresses(self) -> Sequence[str]:
         return self._link.bootstrap_addresses()
+
+    def shut_down(self, reason: str) -> None:
+        _log.warning("shutdown.requested", holder=self._role.holder, reason=reason)
+        self._role.ordered_to_end.set()
 
     async def raise_epoch(self, *, actor: Actor) -> Epoch:
         return await self._raise_epoch(actor)

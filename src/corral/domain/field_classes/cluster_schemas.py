@@ -46,6 +46,7 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     # controller.http.resources.cluster
     "ClusterShape": fields(open="id created_at leader members version store nodes commit unreadable notes"),
     "EpochShape": fields(open="epoch"),
+    "ShutDownShape": fields(open="holder http"),
     "SequenceShape": fields(open="before highest_used ignored"),
     # controller.http.resources.settings
     "SettingsShape": fields(open="controller"),

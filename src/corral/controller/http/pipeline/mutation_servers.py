@@ -133,7 +133,10 @@ class ActServer:
         async def do(attempt: Attempt) -> ApiResponse:
             await announce(self._route, admitted, attempt)
             mutation = await self._handler(admitted.leading, admitted.call)
-            return (await record(admitted, mutation, guard=guard, attempt=attempt)).answer
+            answer = (await record(admitted, mutation, guard=guard, attempt=attempt)).answer
+            if mutation.afterwards is not None:
+                mutation.afterwards()
+            return answer
 
         return await act(self._route, admitted, do, guard=guard)
 

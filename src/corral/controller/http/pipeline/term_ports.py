@@ -74,6 +74,9 @@ class ClusterControl(Protocol):
     async def raise_epoch(self, *, actor: Actor) -> Epoch:
         """Lift lease and fence; returns the epoch that rules now. Repeating it is harmless."""
 
+    def shut_down(self, reason: str) -> None:
+        """End this controller in order, soon: everything that it does, and nothing that runs on nodes. Idempotent."""
+
     async def issue_certificate(self, *, name: str, csr_pem: str) -> IssuedCertificate:
         """A certificate for this name and the request's key. INVALID_FIELD when the request is bad."""
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from corral.controller.http.messages.call import ApiCall, Name, NoQuery, RequestBody
+from corral.controller.http.messages.call import ApiCall, Name, NoQuery, RequestBody, Text
 from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.pipeline.route_table import Act, Read, Route
 from corral.controller.http.pipeline.scoping import Scoping
@@ -65,6 +65,17 @@ class SequenceShape(msgspec.Struct, frozen=True, kw_only=True):
     ignored: int
 
 
+class ShutDown(RequestBody, frozen=True, kw_only=True):
+    reason: Text = ""
+
+
+class ShutDownShape(msgspec.Struct, frozen=True, kw_only=True):
+    """The controller that ends now. Another one takes the lead, if there is one; instances go on in any case."""
+
+    holder: str
+    http: str
+
+
 class RequestCertificate(RequestBody, frozen=True, kw_only=True):
     name: Name
     csr_pem: Annotated[str, msgspec.Meta(min_length=1, max_length=16384)]
@@ -109,6 +120,19 @@ async def raise_epoch(state: ClusterState, cluster: ClusterControl, call: ApiCal
         body=EpochShape(epoch=epoch),
         before={"epoch": before},
         after={"epoch": epoch},
+    )
+
+
+async def shut_down(cluster: ClusterControl, call: ApiCall[ShutDown, NoQuery]) -> Mutation:
+    leader = cluster.leader()
+    reason = call.body.reason or f"ordered by {call.caller.actor.label or call.caller.actor.name}"
+    return Mutation(
+        action="cluster.shutdown",
+        subject=leader.holder,
+        steps=(),
+        body=ShutDownShape(holder=leader.holder, http=leader.http),
+        after={"reason": reason},
+        afterwards=lambda: cluster.shut_down(reason),
     )
 
 
@@ -165,6 +189,18 @@ ROUTES: Final[tuple[Route, ...]] = (
         action="cluster.raise_epoch",
         subject=_the_cluster,
         ends_term=True,
+    ),
+    Act(
+        method="POST",
+        path="/api/v1/cluster/shutdown",
+        permission=Permission.CLUSTER_MANAGE,
+        summary="End the controller that leads, in order; instances and daemons go on",
+        body=ShutDown,
+        response=ShutDownShape,
+        handler=shut_down,
+        action="cluster.shutdown",
+        subject=_the_cluster,
+        details=lambda call: {"reason": call.body.reason} if call.body.reason else {},
     ),
     Act(
         method="POST",
