@@ -30,6 +30,7 @@ from corral.daemon.orders.instance_file_changes import (
 )
 from corral.daemon.orders.instance_file_placing import FileCondition, digest_of, place_file
 from corral.daemon.orders.instance_file_writes import staged_bytes
+from corral.daemon.orders.room_check import LOOK_EVERY, RoomCheck
 from corral.daemon.orders.save_orders import MAX_FILES, pack_directory
 from corral.daemon.prepare.abort import Abort, in_thread
 from corral.daemon.prepare.working_directories import WorkingDirectories, staging_beside
@@ -48,9 +49,6 @@ from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 AT_ONCE: Final = 6
 """Of one node; fewer than the transfers it may have in progress."""
 WAITING: Final = 64
-_LOOK_EVERY: Final = 8 * 1024 * 1024
-"""So many bytes are received between two looks at the free space."""
-_MEBI: Final = 1024 * 1024
 _log = structlog.get_logger("corral.daemon.orders")
 
 Question = ChangeInstanceFiles | SendInstanceFile
@@ -190,7 +188,7 @@ class FileChangeOrders:
     @contextlib.asynccontextmanager
     async def _staged(self, root: pathlib.Path, asked: ChangeInstanceFiles) -> AsyncIterator[pathlib.Path]:
         """The content, whole, beside the working directory."""
-        room = _RoomCheck(root, reserve_mb=self._reserve_mb, size=asked.size_bytes)
+        room = RoomCheck(root, reserve_mb=self._reserve_mb, size=asked.size_bytes)
         await room.look(0)
         if asked.size_bytes == len(asked.content):
             with staged_bytes(root, asked.content) as staged:
@@ -215,7 +213,7 @@ class FileChangeOrders:
         return InstanceFilesAnswer(sha256=digest, entries=1)
 
     async def _mkdir(self, root: pathlib.Path, asked: ChangeInstanceFiles) -> InstanceFilesAnswer:
-        await _RoomCheck(root, reserve_mb=self._reserve_mb, size=0).look(0)
+        await RoomCheck(root, reserve_mb=self._reserve_mb, size=0).look(0)
         async with self._turn(asked):
             made = await in_thread(lambda _: make_directory(root, asked.path))
         return InstanceFilesAnswer(entries=int(made), unchanged=not made)
@@ -235,13 +233,13 @@ class FileChangeOrders:
         reserve = self._reserve_mb
 
         def work(abort: Abort) -> int:
-            unlooked = _LOOK_EVERY
+            unlooked = LOOK_EVERY
 
             def room(size: int) -> None:
                 nonlocal unlooked
                 unlooked += size
-                if unlooked >= _LOOK_EVERY:
-                    check_room(root.parent, reserve_mb=reserve, copied_bytes=_LOOK_EVERY)
+                if unlooked >= LOOK_EVERY:
+                    check_room(root.parent, reserve_mb=reserve, copied_bytes=LOOK_EVERY)
                     unlooked = 0
 
             bounds = UnpackBounds(
@@ -292,7 +290,7 @@ class FileChangeOrders:
         if asked.path:
             check_path(asked.path, field="path")
         archive = self._directories.staging(new_id("pack", self._entropy), static=False)
-        room = _RoomCheck(archive, reserve_mb=self._reserve_mb, size=0)
+        room = RoomCheck(archive, reserve_mb=self._reserve_mb, size=0)
         try:
             await in_thread(
                 lambda abort: pack_directory(
@@ -321,25 +319,6 @@ class FileChangeOrders:
         return connection
 
 
-class _RoomCheck:
-    """Looks whether there is room for the rest of what is being written beside `place`, now and then."""
-
-    def __init__(self, place: pathlib.Path, *, reserve_mb: int, size: int) -> None:
-        self._place = place.parent
-        self._reserve_mb = reserve_mb
-        self._size = size
-        self._next = 0
-
-    async def look(self, so_far: int) -> None:
-        """DISK_FULL, before it is."""
-        if so_far >= self._next:
-            await asyncio.to_thread(self.check, so_far)
-
-    def check(self, so_far: int) -> None:
-        """The same, from a thread."""
-        if so_far >= self._next:
-            check_room(self._place, reserve_mb=self._reserve_mb, copied_bytes=max(self._size - so_far, 0))
-            self._next = so_far + _LOOK_EVERY
 
 
 def _discard(staged: pathlib.Path) -> None:
