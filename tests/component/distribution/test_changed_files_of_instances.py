@@ -265,6 +265,24 @@ async def test_an_instance_that_has_no_directory_says_so(site: Site) -> None:
         assert "no files" in answer.text or "is not" in answer.text or "no instance" in answer.text
 
 
+@pytest.mark.trap("T42")
+async def test_a_file_of_any_size_is_not_read_to_be_compared(site: Site) -> None:
+    big = site.directory / "big"
+    big.touch()
+    os.truncate(big, 1 << 43)
+    digest = "0" * 64
+    for refused in (
+        await site.post("delete", path="big", digest=digest),
+        await site.post("rename", path="big", to="b", digest=digest),
+        await site.put("big", b"x", **{"If-Match": f'"{digest}"'}),
+    ):
+        assert error(refused) == (413, "BODY_TOO_LARGE")
+        assert "nothing was changed" in refused.text
+    assert error(await site.put("big", b"x", **{"If-None-Match": "*"})) == (412, "FILE_CHANGED")
+    assert (await site.post("delete", path="big")).status_code == 200
+    assert not big.exists()
+
+
 @pytest.mark.trap("T25")
 async def test_a_download_ends_with_the_token_that_opened_it(site: Site) -> None:
     (site.directory / "large").write_bytes(os.urandom(3_900_000))

@@ -15,14 +15,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from corral.daemon.orders.instance_file_changes import (
-    UnpackBounds,
-    make_directory,
-    move_entry,
-    remove_entry,
-    unpack,
-)
-from corral.daemon.orders.instance_file_placing import FileCondition, WrittenFile, place_file
+from corral.daemon.orders.file_conditions import FileCondition
+from corral.daemon.orders.instance_file_changes import make_directory, move_entry, remove_entry
+from corral.daemon.orders.instance_file_placing import WrittenFile, place_file
+from corral.daemon.orders.instance_file_unpacking import UnpackBounds, unpack
 from corral.daemon.orders.save_orders import pack_directory
 from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.working_directories import staging_beside
@@ -193,40 +189,6 @@ def test_directories_that_are_swapped_for_links_lead_nowhere(root, scratch):
     assert sorted(os.listdir(scratch / "outside")) == ["secret"]
 
 
-@pytest.mark.trap("T26")
-def test_a_server_that_saves_all_the_time_finds_whole_files(root):
-    here, over = root / "level.dat", threading.Event()
-    here.write_bytes(b"server 0")
-    saved: list[bytes] = []
-
-    def save() -> None:
-        number = 0
-        while not over.is_set():
-            number += 1
-            content = b"server %d" % number
-            (root / "level.dat_new").write_bytes(content)
-            saved.append(content)
-            (root / "level.dat_new").rename(here)
-
-    saving = threading.Thread(target=save)
-    saving.start()
-    written = 0
-    try:
-        for number in range(200):
-            known = here.read_bytes()
-            with contextlib.suppress(
-                FileChanged, Rejected
-            ):  # one that is replaced at that moment is not read
-                assert put(root, "level.dat", b"editor %d" % number, seen(known)).former == sha256(known)
-                written += 1
-    finally:
-        over.set()
-        saving.join()
-    assert 0 < written <= 200
-    assert here.read_bytes().split()[0] in (b"server", b"editor")
-    assert os.listdir(root) == ["level.dat"]
-
-
 class Meanwhile(Abort):
     """Does something at the n-th look: 1, when the file is open, 2, when it was read."""
 
@@ -341,8 +303,7 @@ def test_names_are_moved_within_the_tree_and_replace_only_files_by_files(root):
     for path, target in (("moved", "file"), ("file", "moved")):
         assert code(lambda path=path, target=target: move(path, target, replace=True)) is Code.ALREADY_EXISTS
     assert code(lambda: move("moved", "moved/in/itself")) is Code.PATH_REFUSED
-    with pytest.raises(FileNotFoundError):
-        move("file", "nowhere/file")
+    assert code(lambda: move("file", "nowhere/file")) is Code.NOT_FOUND
     with pytest.raises(FileNotFoundError):
         move("missing", "x")
     assert all_of(root) == {"moved/b": b"a", "file": b"f"}
@@ -435,6 +396,46 @@ def test_hostile_archives_are_refused_and_nothing_of_them_stays(root, scratch):
     assert all_of(scratch / "outside") == {"secret": b"theirs"}
 
 
+@pytest.mark.parametrize("replace", [True, False])
+def test_an_archive_is_unpacked_only_if_nothing_is_in_the_way_of_any_of_its_entries(root, scratch, replace):
+    (root / "a.txt").write_bytes(b"old")
+    (root / "zdir").mkdir()
+    (root / "zfile").write_bytes(b"file")
+    (root / "zlink").symlink_to(scratch / "outside")
+    for name in ("zdir", "zfile/below", "zlink", "zlink/below"):
+        tar(root, (tarfile.TarInfo("a.txt" if replace else "b.txt"), b"new"), (tarfile.TarInfo(name), b"new"))
+        with pytest.raises(Rejected, match="nothing was"):
+            unpacked(root, "a.tar.gz", "", replace=replace)
+        assert (root / "a.txt").read_bytes() == b"old", name
+        assert sorted(os.listdir(root)) == ["a.tar.gz", "a.txt", "zdir", "zfile", "zlink"]
+    directory = tarfile.TarInfo("zfile")
+    directory.type = tarfile.DIRTYPE
+    tar(root, (tarfile.TarInfo("a.txt"), b"new"), (directory, b""))
+    assert code(lambda: unpacked(root, "a.tar.gz", "", replace=True)) is Code.PATH_REFUSED
+    assert (root / "a.txt").read_bytes() == b"old"
+
+
+def test_an_archive_that_fails_midway_says_how_much_of_it_was_unpacked(root):
+    tar(root, *((tarfile.TarInfo(name), b"new") for name in ("a", "b", "c")))
+
+    class Late(Abort):
+        """Puts something in the way when the first file is in place."""
+
+        def check(self) -> None:
+            if (root / "a").exists():
+                (root / "b").mkdir(exist_ok=True)
+
+    bounds = UnpackBounds(size=1000, entries=100, room=lambda _: None)
+    with pytest.raises(
+        Rejected, match=r"1 of 3 files and directories of 'a.tar.gz' were unpacked"
+    ) as refused:
+        unpack(root, "a.tar.gz", "", replace=True, bounds=bounds, abort=Late())
+    assert refused.value.code is Code.PATH_REFUSED
+    assert "nothing" not in str(refused.value)
+    assert all_of(root)["a"] == b"new"
+    assert os.listdir(staging_beside(root)) == []
+
+
 def test_a_directory_is_packed_without_what_is_no_file_of_its_own(root, scratch):
     put(root, "world/region/r.0", b"r")
     (root / "world/empty").mkdir()
@@ -466,3 +467,26 @@ def no_leaks() -> Iterator[None]:
     before = len(os.listdir("/proc/self/fd"))
     yield
     assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+def test_a_move_into_a_directory_that_is_missing_names_the_directory(root: pathlib.Path) -> None:
+    (root / "own").write_bytes(b"own")
+    with pytest.raises(Rejected, match="no directory 'no/such'") as refused:
+        move_entry(root, "own", "no/such/place", replace=False, abort=Abort())
+    assert (refused.value.code, refused.value.field) == (Code.NOT_FOUND, "to")
+    with pytest.raises(FileNotFoundError):
+        move_entry(root, "nothing", "no/such/place", replace=False, abort=Abort())
+    assert (root / "own").read_bytes() == b"own"
+
+
+def test_nothing_is_made_deeper_than_what_can_be_packed(root: pathlib.Path, scratch: pathlib.Path) -> None:
+    deepest = "/".join(["d"] * 200)
+    assert make_directory(root, deepest)
+    put(root, f"{deepest}/file", b"deep")
+    target = scratch / "packed"
+    pack_directory(root, "", target, max_bytes=10**6, max_files=300, room=lambda _: None, abort=Abort())
+    with tarfile.open(target) as archive:
+        assert f"{deepest}/file" in archive.getnames()
+    assert code(lambda: make_directory(root, f"{deepest}/d")) is Code.PATH_REFUSED
+    assert code(lambda: put(root, f"{deepest}/d/file", b"deeper")) is Code.PATH_REFUSED
+    assert not (root / deepest / "d").exists()

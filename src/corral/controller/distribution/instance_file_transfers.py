@@ -31,6 +31,7 @@ OPEN_SECONDS: Final = 300.0
 """How long it may take before it begins to send: it digests a file, or packs a directory."""
 AT_ONCE: Final = 6
 """The most transfers of instances' files with one node; fewer than it may have in progress in all."""
+UNPACK: Final = "unpack"
 INLINE: Final = 64 * 1024
 """Contents up to this size go with the order."""
 _PER_FILE: Final = 4096
@@ -102,7 +103,7 @@ class InstanceFileTransfers:
         self, record: InstanceRecord, change: FileChange, body: FileBody | None = None
     ) -> ChangedFiles:
         """Have the node do it. FileChanged when what must hold does not, NOT_FOUND, ALREADY_EXISTS, PATH_REFUSED, DISK_FULL:
-        then nothing was changed. After NODE_OFFLINE and TIMEOUT it is not known."""
+        then nothing was changed, unless the refusal says so. After NODE_OFFLINE and TIMEOUT it is not known."""
         check_path(change.path, field="path")
         link = self._questions.link(record.node, changes=True)
         request_id = self._questions.new_request()
@@ -214,7 +215,7 @@ def _order(
         must_be_absent=change.must_be_absent,
         recursive=change.recursive,
         replace=change.replace,
-        max_bytes=limits.max_unpacked_bytes,
+        max_bytes=limits.max_unpacked_bytes if change.verb == UNPACK else limits.max_bytes,
         max_entries=limits.max_entries,
     )
 

@@ -20,15 +20,11 @@ from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.data_channel import DataChannel
 from corral.daemon.link.link import Order, Reply
 from corral.daemon.node.disk_space import check_room
+from corral.daemon.orders.file_conditions import FileCondition, digest_of
 from corral.daemon.orders.file_orders import error_of, instance_directory
-from corral.daemon.orders.instance_file_changes import (
-    UnpackBounds,
-    make_directory,
-    move_entry,
-    remove_entry,
-    unpack,
-)
-from corral.daemon.orders.instance_file_placing import FileCondition, digest_of, place_file
+from corral.daemon.orders.instance_file_changes import make_directory, move_entry, remove_entry
+from corral.daemon.orders.instance_file_placing import place_file
+from corral.daemon.orders.instance_file_unpacking import UnpackBounds, unpack
 from corral.daemon.orders.instance_file_writes import staged_bytes
 from corral.daemon.orders.room_check import LOOK_EVERY, RoomCheck
 from corral.daemon.orders.save_orders import MAX_FILES, pack_directory
@@ -36,7 +32,7 @@ from corral.daemon.prepare.abort import Abort, in_thread
 from corral.daemon.prepare.working_directories import WorkingDirectories, staging_beside
 from corral.daemon.runs.run_messages import cut
 from corral.daemon.supervise.supervisor import InstanceSupervisor
-from corral.domain.file_paths import check_path
+from corral.domain.file_paths import MOST_DIGESTED, check_path
 from corral.errors import Code, FileChanged, Rejected, Retryable
 from corral.system.aio.tasks import Tasks
 from corral.system.entropy import Entropy, new_id
@@ -146,7 +142,8 @@ class FileChangeOrders:
     # changes
 
     async def change(self, asked: ChangeInstanceFiles) -> InstanceFilesAnswer:
-        """PATH_REFUSED, FileChanged, NOT_FOUND, ALREADY_EXISTS, DISK_FULL, …; OSError. Then nothing is changed."""
+        """PATH_REFUSED, FileChanged, NOT_FOUND, ALREADY_EXISTS, DISK_FULL, …; OSError. Then nothing is changed; after
+        an archive that could be unpacked in part only, the refusal says so."""
         require(asked)
         root = await asyncio.to_thread(instance_directory, self._supervisor, self._directories, asked)
         verbs = {
@@ -168,9 +165,7 @@ class FileChangeOrders:
         return await verb(root, asked)
 
     async def _write(self, root: pathlib.Path, asked: ChangeInstanceFiles) -> InstanceFilesAnswer:
-        condition = FileCondition(
-            digests=frozenset(asked.if_digests), present=asked.must_exist, absent=asked.must_be_absent
-        )
+        condition = _condition(asked)
         async with self._staged(root, asked) as staged, self._turn(asked):
             written = await in_thread(
                 lambda abort: place_file(
@@ -203,7 +198,7 @@ class FileChangeOrders:
             await asyncio.to_thread(_discard, staged)
 
     async def _rename(self, root: pathlib.Path, asked: ChangeInstanceFiles) -> InstanceFilesAnswer:
-        condition = FileCondition(digests=frozenset(asked.if_digests))
+        condition = _condition(asked)
         async with self._turn(asked):
             digest = await in_thread(
                 lambda abort: move_entry(
@@ -219,7 +214,7 @@ class FileChangeOrders:
         return InstanceFilesAnswer(entries=int(made), unchanged=not made)
 
     async def _delete(self, root: pathlib.Path, asked: ChangeInstanceFiles) -> InstanceFilesAnswer:
-        condition = FileCondition(digests=frozenset(asked.if_digests))
+        condition = _condition(asked)
         async with self._turn(asked):
             gone = await in_thread(
                 lambda abort: remove_entry(
@@ -319,6 +314,13 @@ class FileChangeOrders:
         return connection
 
 
+def _condition(asked: ChangeInstanceFiles) -> FileCondition:
+    return FileCondition(
+        digests=frozenset(asked.if_digests),
+        present=asked.must_exist,
+        absent=asked.must_be_absent,
+        max_bytes=asked.max_bytes if asked.max_bytes > 0 else MOST_DIGESTED,
+    )
 
 
 def _discard(staged: pathlib.Path) -> None:

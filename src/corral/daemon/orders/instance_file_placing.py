@@ -1,42 +1,44 @@
 """Files that get their place in a working directory while its workload may be changing them too.
 
 As in `instance_files` every directory is opened relative to the one before and no link is followed. A new file gets the
-owner of the working directory, one that replaces another keeps its mode, and its owner if that is asked for. A file is written aside and gets its
+owner of the working directory, one that replaces another keeps its mode unless another is asked for, and its owner if that is asked for. A file is written aside and gets its
 name in one rename, so that it is there as a whole or not at all. Aside is where working directories are made, which a
 starting daemon empties: one that is killed in between leaves nothing in the directory itself.
 
 A caller may require what lies there now, by its digest. Writers of ours take turns, so between comparison and rename only
-the workload can interfere: the two files exchange their places in one step, and the one that comes out is compared once
-more with the one that was read. If it is another, they are exchanged back. What the kernel cannot show is a write through
-a descriptor that the workload had open before: that goes to the file that was replaced. Everything here blocks.
+the workload can interfere: see `file_exchange`. What the kernel cannot show is a write through a descriptor that the
+workload had open before: that goes to the file that was replaced. Everything here blocks.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import pathlib
 import secrets
 import stat
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 import msgspec
 
-from corral.daemon.prepare.abort import Abort
-from corral.domain.file_paths import check_path
-from corral.errors import Code, FileChanged, Rejected
-from corral.system.trees.entries import (
-    LINKED_MODE,
-    NEW_FILE,
-    open_regular,
-    open_tree,
-    parent_of,
-    write_whole,
+from corral.daemon.orders.file_conditions import (
+    ANY_FILE,
+    BUSY,
+    FileCondition,
+    SeenFile,
+    changed,
+    seen_file,
 )
-from corral.system.trees.renames import exchange, rename_to_free
+from corral.daemon.orders.file_exchange import Entry, Exchange, KeptBeside, Outcome, exchange_compared
+from corral.daemon.prepare.abort import Abort
+from corral.domain.file_paths import MOST_DIGESTED, check_path
+from corral.errors import Code, Rejected
+from corral.system.trees.entries import LINKED_MODE, NEW_FILE, open_tree, parent_of, write_whole
+from corral.system.trees.renames import exchange as exchange_entries
+from corral.system.trees.renames import rename_to_free
+from corral.system.trees.walk import DEEPEST
 
 _MODE: Final = 0o644
 TAKEN: Final = frozenset(
@@ -47,35 +49,11 @@ _TRIES: Final = 3
 Owner = tuple[int, int] | None
 
 
-class FileCondition(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller requires of the file that it changes."""
-
-    digests: frozenset[str] = frozenset()
-    """It has one of these; empty: any."""
-    present: bool = False
-    absent: bool = False
-
-    @property
-    def requires_file(self) -> bool:
-        return self.present or bool(self.digests)
-
-
-ANY_FILE: Final = FileCondition()
-
-
 class WrittenFile(msgspec.Struct, frozen=True, kw_only=True):
     former: str = ""
     """The digest of the file before, if it was read."""
     unchanged: bool = False
     """It had this content already."""
-
-
-class SeenFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file as it was read."""
-
-    digest: str
-    mark: tuple[int, int, int, int]
-    """Device, inode, size and time of change: another one where somebody wrote or replaced it."""
 
 
 def place_file(
@@ -89,9 +67,13 @@ def place_file(
     durable: bool = True,
     keep_owner: bool = True,
     new_mode: int = _MODE,
+    mode: int = 0,
+    exchange: Exchange = exchange_entries,
 ) -> WrittenFile:
-    """Give a whole file of `staging_beside(root)`, with this digest, its place in the tree; it is gone from there then. FileChanged when the condition does not hold, PATH_REFUSED, NOT_FOUND when the tree was replaced by
-    another meanwhile; OSError. After any of these the tree is as it was."""
+    """Give a whole file of `staging_beside(root)`, with this digest, its place in the tree; it is gone from there then.
+    FileChanged when the condition does not hold, BODY_TOO_LARGE when the file is too large to be compared, PATH_REFUSED,
+    NOT_FOUND when the tree was replaced by another meanwhile; OSError. After any of these nothing of this file is in the
+    tree, and the workload's own is as the workload left it. `mode`: 0 keeps that of the file that is replaced."""
     check_path(path, field="path")
     name = path.rpartition("/")[2]
     with contextlib.ExitStack() as stack:
@@ -99,44 +81,48 @@ def place_file(
         owner = owner_of_tree(top)
         try:
             making = not condition.requires_file
+            if making:
+                check_depth(path.rpartition("/")[0])
             here = stack.enter_context(parent_of(top, path, make=making, owner=owner))
             present = regular_file(here, name, path)
         except FileNotFoundError:
             raise changed(path, "is not there") from None
         aside = stack.enter_context(open_tree(written.parent))
-        looks = _looks(present, owner, keep_owner=keep_owner, new_mode=new_mode)
-        _dress(aside, written.name, *looks, durable=durable)
-        result = _placed(_Staged(aside, written.name), here, _Target(path, sha256, condition), abort)
+        kept, kept_mode = _looks(present, owner, keep_owner=keep_owner, new_mode=new_mode)
+        _dress(aside, written.name, kept, mode or kept_mode, durable=durable)
+        place = _Place(Entry(here, name), path, sha256, condition, abort, exchange)
+        result = _placed(Entry(aside, written.name), place)
         if durable:
             os.fsync(here)
         require_same_tree(root, top)
     return result
 
 
-class _Staged(NamedTuple):
-    directory: int
-    name: str
+class _Place(NamedTuple):
+    """Where a file is put, and by which rules."""
 
-
-class _Target(NamedTuple):
+    entry: Entry
     path: str
     sha256: str
     condition: FileCondition
+    abort: Abort
+    exchange: Exchange
 
 
-def _placed(staged: _Staged, here: int, target: _Target, abort: Abort) -> WrittenFile:
+def _placed(staged: Entry, place: _Place) -> WrittenFile:
     """From where it was written, or, where nothing can be moved from there, from a copy beside its place. Whatever is left
     of either is removed."""
     with _removed(staged):
         with contextlib.suppress(_OtherFileSystem):
-            return _Placing(staged, here, target, abort).run()
-        with _removed(_Staged(here, f".corral-{secrets.token_hex(8)}")) as copy:
+            return _Placing(staged, place).run()
+        with _removed(Entry(place.entry.directory, f".corral-{secrets.token_hex(8)}")) as copy:
             _copy(staged, copy)
-            return _Placing(copy, here, target, abort).run()
+            return _Placing(copy, place).run()
 
 
 @contextlib.contextmanager
-def _removed(staged: _Staged) -> Iterator[_Staged]:
+def _removed(staged: Entry) -> Iterator[Entry]:
+    """At its end there is only ours, or what is superseded."""
     try:
         yield staged
     finally:
@@ -151,12 +137,10 @@ class _OtherFileSystem(Exception):
 class _Placing:
     """One file on its way to its place."""
 
-    def __init__(self, staged: _Staged, here: int, target: _Target, abort: Abort) -> None:
+    def __init__(self, staged: Entry, place: _Place) -> None:
         self._staged = staged
-        self._here = here
-        self._path, self._sha256, self._condition = target
-        self._name = self._path.rpartition("/")[2]
-        self._abort = abort
+        self._place = place
+        self._entry, self._path, self._condition = place.entry, place.path, place.condition
 
     def run(self) -> WrittenFile:
         condition = self._condition
@@ -165,7 +149,7 @@ class _Placing:
                 return self._place_first()
             if condition.digests:
                 return self._compared()
-            if condition.present and regular_file(self._here, self._name, self._path) is None:
+            if condition.present and regular_file(*self._entry, self._path) is None:
                 raise changed(self._path, "is not there")
             self._rename()
             return WrittenFile()
@@ -178,89 +162,56 @@ class _Placing:
 
     def _place_first(self) -> WrittenFile:
         try:
-            rename_to_free(*self._staged, self._here, self._name)
+            rename_to_free(*self._staged, *self._entry)
         except FileExistsError:
-            if regular_file(self._here, self._name, self._path) is None:
-                raise changed(self._path, "was there a moment ago") from None
-            seen = seen_file(self._here, self._name, self._path, self._abort)
-            raise changed(self._path, "is there already", seen.digest) from None
+            self._refuse_taken()
         return WrittenFile()
+
+    def _refuse_taken(self) -> NoReturn:
+        """With its digest, if it is not too large."""
+        found = regular_file(*self._entry, self._path)
+        if found is None:
+            raise changed(self._path, "was there a moment ago")
+        digest = ""
+        if found.st_size <= min(self._condition.max_bytes, MOST_DIGESTED):
+            with self._seen() as seen:
+                digest = seen.digest
+        raise changed(self._path, "is there already", digest)
 
     def _compared(self) -> WrittenFile:
         try:
-            return self._place_compared()
+            for _ in range(_TRIES):
+                if written := self._placed_compared():
+                    return written
         except FileNotFoundError:
             raise changed(self._path, "is not there") from None
+        except KeptBeside as kept:
+            raise changed(self._path, BUSY, kept=kept.name) from kept
+        raise changed(self._path, BUSY)
 
-    def _place_compared(self) -> WrittenFile:
-        for _ in range(_TRIES):
-            seen = _look(self._here, self._name, self._path, self._abort)
+    def _placed_compared(self) -> WrittenFile | None:
+        """None: the file of the workload was changed at this moment, has its name, and the new one lies where it was."""
+        with self._seen() as seen:
             if seen.digest not in self._condition.digests:
-                if seen.digest == self._sha256:  # by an earlier attempt of the same caller
+                if seen.digest == self._place.sha256:  # by an earlier attempt of the same caller
                     return WrittenFile(former=seen.digest, unchanged=True)
                 raise changed(self._path, "has another content", seen.digest)
-            if not exchange(*self._staged, self._here, self._name):
-                if not is_that_file(self._here, self._name, seen):
-                    continue
+            outcome = exchange_compared(
+                self._staged, self._entry, is_expected=seen.is_at, exchange=self._place.exchange
+            )
+            if outcome is Outcome.OVERTAKEN:
+                raise changed(self._path, BUSY)
+            if outcome is Outcome.IMPOSSIBLE and seen.is_at(self._entry):
                 self._rename()
-                return WrittenFile(former=seen.digest)
-            if is_that_file(*self._staged, seen):
-                return WrittenFile(former=seen.digest)  # the replaced one is removed with what was staged
-            exchange(*self._staged, self._here, self._name)
-        raise changed(self._path, "is being written by another process")
+                outcome = Outcome.REPLACED
+            return WrittenFile(former=seen.digest) if outcome is Outcome.REPLACED else None
+
+    def _seen(self) -> contextlib.AbstractContextManager[SeenFile]:
+        return seen_file(self._entry, self._path, self._condition, self._place.abort)
 
     def _rename(self) -> None:
-        os.rename(self._staged.name, self._name, src_dir_fd=self._staged.directory, dst_dir_fd=self._here)
-
-
-def _look(here: int, name: str, path: str, abort: Abort) -> SeenFile:
-    """A regular file, read whole at a moment at which nobody wrote to it; FileChanged when there is no such moment.
-    FileNotFoundError, PATH_REFUSED."""
-    for left in reversed(range(_TRIES)):
-        try:
-            descriptor = open_regular(here, name, shown=path)
-        except Rejected:
-            if left:
-                continue  # one that is replaced at this moment looks as if it had another name
-            raise
-        try:
-            before = _mark(os.fstat(descriptor))
-            digest = digest_of(descriptor, abort)
-            if _mark(os.fstat(descriptor)) == before:
-                return SeenFile(digest=digest, mark=before)
-        finally:
-            os.close(descriptor)
-    raise changed(path, "is being written by another process")
-
-
-def seen_file(here: int, name: str, path: str, abort: Abort) -> SeenFile:
-    """A regular file, read; FileChanged when it is gone or being written, PATH_REFUSED."""
-    try:
-        return _look(here, name, path, abort)
-    except FileNotFoundError:
-        raise changed(path, "is not there") from None
-
-
-def is_that_file(here: int, name: str, seen: SeenFile) -> bool:
-    """Whether the entry of this name is still the file that was read, and as it was."""
-    with contextlib.suppress(FileNotFoundError):
-        return _mark(_entry(here, name)) == seen.mark
-    return False
-
-
-def digest_of(descriptor: int, abort: Abort, *, offset: int = 0, length: int | None = None) -> str:
-    """SHA-256 of the file from an offset on, of so many bytes or to its end."""
-    hasher = hashlib.sha256()
-    at, left = offset, length
-    while left is None or left > 0:
-        abort.check()
-        block = os.pread(descriptor, _BLOCK if left is None else min(_BLOCK, left), at)
-        if not block:
-            break
-        hasher.update(block)
-        at += len(block)
-        left = None if left is None else left - len(block)
-    return hasher.hexdigest()
+        source, target = self._staged, self._entry
+        os.rename(source.name, target.name, src_dir_fd=source.directory, dst_dir_fd=target.directory)
 
 
 def require_same_tree(root: pathlib.Path, top: int) -> None:
@@ -273,14 +224,6 @@ def require_same_tree(root: pathlib.Path, top: int) -> None:
         "the directory of the instance was replaced by a new one meanwhile",
         hint="it was started anew or removed; try again if it is there",
     )
-
-
-def _entry(here: int, name: str) -> os.stat_result:
-    return os.stat(name, dir_fd=here, follow_symlinks=False)
-
-
-def _mark(found: os.stat_result) -> tuple[int, int, int, int]:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _looks(
@@ -311,7 +254,7 @@ def _dress(aside: int, name: str, owner: Owner, mode: int, *, durable: bool) -> 
         os.close(descriptor)
 
 
-def _copy(staged: _Staged, copy: _Staged) -> None:
+def _copy(staged: Entry, copy: Entry) -> None:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     source = os.open(staged.name, flags, dir_fd=staged.directory)
     try:
@@ -330,18 +273,21 @@ def _copy(staged: _Staged, copy: _Staged) -> None:
         os.close(source)
 
 
-def changed(path: str, what: str, digest: str = "") -> FileChanged:
-    return FileChanged(
-        f"'{path}' {what}",
-        digest=digest,
-        hint="nothing was written; look at it, and send it again with the digest that it has now",
-    )
-
-
 def owner_of_tree(top: int) -> Owner:
     """Owner of the working directory; None when the daemon can make only files of its own."""
     found = os.fstat(top)
     return (found.st_uid, found.st_gid) if os.geteuid() == 0 else None
+
+
+def check_depth(directory: str) -> None:
+    """PATH_REFUSED for a directory that could be made and not be packed."""
+    if directory.count("/") >= DEEPEST:
+        raise Rejected(
+            Code.PATH_REFUSED,
+            f"'{directory[:80]}…' is nested deeper than {DEEPEST} directories",
+            hint="choose a shorter path: what is deeper cannot be packed or saved",
+            field="path",
+        )
 
 
 def regular_file(here: int, name: str, path: str) -> os.stat_result | None:

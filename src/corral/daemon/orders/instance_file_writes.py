@@ -17,6 +17,7 @@ from typing import Final
 from corral.daemon.orders.instance_file_placing import (
     TAKEN,
     Owner,
+    check_depth,
     no_file,
     owner_of_tree,
     place_file,
@@ -66,6 +67,7 @@ def staged_bytes(root: pathlib.Path, content: bytes) -> Iterator[pathlib.Path]:
 
 def _appended(root: pathlib.Path, path: str, content: bytes) -> bool:
     """Whether there is a file to add to, and it was."""
+    check_depth(path.rpartition("/")[0])
     with open_tree(root) as top, parent_of(top, path, make=True, owner=(owner := owner_of_tree(top))) as here:
         name = path.rpartition("/")[2]
         if regular_file(here, name, path) is None:

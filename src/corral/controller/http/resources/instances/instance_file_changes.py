@@ -10,7 +10,12 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from corral.controller.distribution.instance_file_transfers import ChangedFiles, FileBody, FileChange
+from corral.controller.distribution.instance_file_transfers import (
+    UNPACK,
+    ChangedFiles,
+    FileBody,
+    FileChange,
+)
 from corral.controller.distribution.instance_files import is_digest
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
 from corral.controller.http.messages.uploads import ReceivedForm
@@ -147,7 +152,7 @@ async def unpack_file(
     state: ClusterState, distribution: FileDistribution, call: ApiCall[UnpackFile, NoQuery]
 ) -> Mutation:
     asked = call.body
-    change = FileChange(verb="unpack", path=asked.path, target=asked.to, replace=asked.replace)
+    change = FileChange(verb=UNPACK, path=asked.path, target=asked.to, replace=asked.replace)
     return await _changed(state, distribution, call, change)
 
 
