@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import concurrent.futures
 import os
 import pathlib
+import threading
 from typing import Any
 
 import httpx
@@ -311,6 +313,24 @@ async def test_a_daemon_trusts_its_own_record_and_answers_every_frame(looking: L
         assert await error(instance_id=id) == "NOT_FOUND", id
     assert await error(group="other") == "NOT_FOUND"
     await orders.close()
+
+
+@pytest.mark.trap("T42")
+async def test_files_are_read_in_threads_apart_from_those_of_everything_else(looking: Looking) -> None:
+    supervision = looking.daemon.app.supervision
+    orders = FileOrders(supervision.supervisor, supervision.directories, clock=SystemClock())
+    asked = ReadInstanceFile(request_id="r", group="lobby", instance_id="lobby-1", path="begun.txt")
+    loop, over = asyncio.get_running_loop(), threading.Event()
+    loop.set_default_executor(concurrent.futures.ThreadPoolExecutor(1))
+    busy = loop.run_in_executor(None, over.wait)
+    try:
+        async with asyncio.timeout(20):
+            assert (await orders.read(asked)).content == b"begun\n"
+    finally:
+        over.set()
+        await busy
+        loop.set_default_executor(concurrent.futures.ThreadPoolExecutor())
+        await orders.close()
 
 
 async def test_a_module_that_wants_another_version_waits_for_it(

@@ -586,7 +586,7 @@ async def test_a_start_says_which_files_of_a_static_directory_it_kept(node):
 
 @pytest.mark.system
 @pytest.mark.trap("T26")
-async def test_chosen_files_of_an_instance_are_packed_and_no_link_is_followed(node, scratch):
+async def test_chosen_files_of_an_instance_are_packed_and_no_link_is_followed(node, scratch, orders_of):
     script = "mkdir -p world/region logs; echo w > world/level.dat; echo r > world/region/0; echo l > logs/x; echo up; exec sleep 3600"
     await node.begin("one", base_plan(workloads.shell(script), static=True))
     await node.says("one", "up")
@@ -624,7 +624,7 @@ async def test_chosen_files_of_an_instance_are_packed_and_no_link_is_followed(no
 
 @pytest.mark.system
 @pytest.mark.timeout(60)
-async def test_a_file_of_holes_is_refused_before_it_is_read(node, scratch):
+async def test_a_file_of_holes_is_refused_before_it_is_read(node, scratch, orders_of):
     script = "mkdir world; truncate -s 1T world/holes; echo up; exec sleep 3600"
     await node.begin("one", base_plan(workloads.shell(script), static=True))
     await node.says("one", "up")
@@ -643,7 +643,7 @@ class _Connected:
 
 
 @pytest.mark.timeout(60)
-async def test_packing_ends_with_the_connection_that_ordered_it(node):
+async def test_packing_ends_with_the_connection_that_ordered_it(node, orders_of):
     """In the middle of a file, too: nobody waits for it."""
     script = "mkdir world; truncate -s 1T world/holes; echo up; exec sleep 3600"
     await node.begin("one", base_plan(workloads.shell(script), static=True))
@@ -669,7 +669,9 @@ async def test_packing_ends_with_the_connection_that_ordered_it(node):
 @pytest.mark.system
 @pytest.mark.trap("T77")
 @pytest.mark.parametrize("static", [False, True], ids=["running", "static"])
-async def test_files_that_hold_secrets_are_saved_with_their_names_or_not_at_all(node, scratch, static):
+async def test_files_that_hold_secrets_are_saved_with_their_names_or_not_at_all(
+    node, scratch, static, orders_of
+):
     (node.data / "secrets").mkdir(exist_ok=True)
     (node.data / "secrets" / "pw").write_text("TOPSECRETVALUE")
     template = node.cache.template(
@@ -725,5 +727,17 @@ async def test_files_that_hold_secrets_are_saved_with_their_names_or_not_at_all(
         assert failed.value.code is Code.SECRET_EXPOSED
 
 
-def orders_of(node):
-    return SaveOrders(node.supervision.supervisor, node.supervision.directories, entropy=SystemEntropy())
+@pytest.fixture
+async def orders_of():
+    """Makes the orders of a node that save files; they are closed after the test."""
+    made = []
+
+    def make(node):
+        made.append(
+            SaveOrders(node.supervision.supervisor, node.supervision.directories, entropy=SystemEntropy())
+        )
+        return made[-1]
+
+    yield make
+    for orders in made:
+        await orders.close()

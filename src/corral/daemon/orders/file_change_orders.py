@@ -1,17 +1,19 @@
 """Orders to change the files of an instance, and to send them whole: contents come and go over the data channel.
 
 A content is fetched beside the working directory, whole and checked, before its instance's turn is taken: so a slow
-transfer holds up nobody, and comparison and rename follow each other at once.
+transfer holds up nobody, and comparison and rename follow each other at once. Changes and files that are sent have turns of
+their own, of which one instance never has all; and what takes longer than the controller waits for it is broken off.
 """
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import os
 import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 import structlog
@@ -22,6 +24,7 @@ from corral.daemon.link.link import Order, Reply
 from corral.daemon.node.disk_space import check_room
 from corral.daemon.orders.file_conditions import FileCondition, digest_of
 from corral.daemon.orders.file_orders import error_of, instance_directory
+from corral.daemon.orders.file_turns import Turns, limited
 from corral.daemon.orders.instance_file_changes import make_directory, move_entry, remove_entry
 from corral.daemon.orders.instance_file_placing import place_file
 from corral.daemon.orders.instance_file_unpacking import UnpackBounds, unpack
@@ -42,11 +45,21 @@ from corral.wire.frame_table import require
 from corral.wire.v1.instance_pb2 import ChangeInstanceFiles, InstanceFilesAnswer, SendInstanceFile
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 
-AT_ONCE: Final = 6
-"""Of one node; fewer than the transfers it may have in progress."""
+CHANGES_AT_ONCE: Final = 6
+SENT_AT_ONCE: Final = 4
+"""Together fewer than the transfers that a node may have in progress."""
+CHANGES_SHARE: Final = 4
+SENT_SHARE: Final = 3
+"""Of these for one instance."""
+_REMOVED_AT_ONCE: Final = 2
 WAITING: Final = 64
+CHANGE_SECONDS: Final = 180.0
+"""How long a change may take once its content is here; the controller waits as long."""
+OPEN_SECONDS: Final = 300.0
+"""How long a file may be digested, or a directory packed, before it is sent; the controller waits as long."""
 _log = structlog.get_logger("corral.daemon.orders")
 
+T = TypeVar("T")
 Question = ChangeInstanceFiles | SendInstanceFile
 
 
@@ -69,13 +82,22 @@ class FileChangeOrders:
         *,
         reserve_mb: int,
         entropy: Entropy,
+        change_seconds: float = CHANGE_SECONDS,
+        open_seconds: float = OPEN_SECONDS,
     ) -> None:
         self._supervisor = supervisor
         self._directories = directories
         self._reserve_mb = reserve_mb
         self._entropy = entropy
         self._connection: LinkConnection | None = None
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._change_seconds = change_seconds
+        self._open_seconds = open_seconds
+        self._changes = Turns(CHANGES_AT_ONCE, CHANGES_SHARE)
+        self._sends = Turns(SENT_AT_ONCE, SENT_SHARE)
+        self._threads = concurrent.futures.ThreadPoolExecutor(
+            CHANGES_AT_ONCE + SENT_AT_ONCE + _REMOVED_AT_ONCE, thread_name_prefix="corral/files"
+        )
+        self._removing = asyncio.Semaphore(_REMOVED_AT_ONCE)
         self._tasks = Tasks()
         self._removals = Tasks()
         self.handlers: dict[str, Order] = {
@@ -94,13 +116,18 @@ class FileChangeOrders:
     async def close(self) -> None:
         await self._tasks.close()
         await self._removals.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _done(self, work: Callable[[Abort], T]) -> T:
+        """In a thread of these orders; there are as many as turns."""
+        return await in_thread(work, threads=self._threads)
 
     # orders
 
     def _change(self, reply: Reply, message: ControllerMessage) -> None:
         asked = ChangeInstanceFiles()
         asked.CopyFrom(message.change_instance_files)
-        self._take(reply, asked, lambda: self.change(asked))
+        self._take(reply, asked, self._changes, lambda: self.change(asked))
 
     def _send(self, reply: Reply, message: ControllerMessage) -> None:
         asked = SendInstanceFile()
@@ -110,10 +137,14 @@ class FileChangeOrders:
             await self._sent(asked)
             return InstanceFilesAnswer()
 
-        self._take(reply, asked, sent)
+        self._take(reply, asked, self._sends, sent)
 
     def _take(
-        self, reply: Reply, asked: Question, work: Callable[[], Awaitable[InstanceFilesAnswer]]
+        self,
+        reply: Reply,
+        asked: Question,
+        turns: Turns,
+        work: Callable[[], Awaitable[InstanceFilesAnswer]],
     ) -> None:
         def say(answer: InstanceFilesAnswer) -> None:
             answer.request_id = asked.request_id
@@ -129,7 +160,7 @@ class FileChangeOrders:
 
         async def answered() -> None:
             try:
-                async with self._turns:
+                async with turns.hold(asked.instance_id):
                     answer = await work()
             except Exception as error:
                 ours = error_of(asked.instance_id, asked.path, error)
@@ -167,7 +198,7 @@ class FileChangeOrders:
     async def _write(self, root: pathlib.Path, asked: ChangeInstanceFiles) -> InstanceFilesAnswer:
         condition = _condition(asked)
         async with self._staged(root, asked) as staged, self._turn(asked):
-            written = await in_thread(
+            written = await self._done(
                 lambda abort: place_file(
                     root, asked.path, staged, asked.sha256, condition=condition, abort=abort
                 )
@@ -200,7 +231,7 @@ class FileChangeOrders:
     async def _rename(self, root: pathlib.Path, asked: ChangeInstanceFiles) -> InstanceFilesAnswer:
         condition = _condition(asked)
         async with self._turn(asked):
-            digest = await in_thread(
+            digest = await self._done(
                 lambda abort: move_entry(
                     root, asked.path, asked.target, replace=asked.replace, condition=condition, abort=abort
                 )
@@ -210,19 +241,26 @@ class FileChangeOrders:
     async def _mkdir(self, root: pathlib.Path, asked: ChangeInstanceFiles) -> InstanceFilesAnswer:
         await RoomCheck(root, reserve_mb=self._reserve_mb, size=0).look(0)
         async with self._turn(asked):
-            made = await in_thread(lambda _: make_directory(root, asked.path))
+            made = await self._done(lambda _: make_directory(root, asked.path))
         return InstanceFilesAnswer(entries=int(made), unchanged=not made)
 
     async def _delete(self, root: pathlib.Path, asked: ChangeInstanceFiles) -> InstanceFilesAnswer:
         condition = _condition(asked)
         async with self._turn(asked):
-            gone = await in_thread(
+            gone = await self._done(
                 lambda abort: remove_entry(
                     root, asked.path, recursive=asked.recursive, condition=condition, abort=abort
                 )
             )
-        self._removals.spawn(_removed(gone), name=f"supervise/remove/{asked.instance_id}")
+        self._removals.spawn(self._removed(gone), name=f"supervise/remove/{asked.instance_id}")
         return InstanceFilesAnswer(entries=1)
+
+    async def _removed(self, gone: pathlib.Path) -> None:
+        """What cannot be removed now goes with the directory that a starting daemon empties."""
+        async with self._removing:
+            loop = asyncio.get_running_loop()
+            if reason := await loop.run_in_executor(self._threads, remove, gone):
+                _log.warning("directory_removal.failed", path=str(gone), reason=reason)
 
     async def _unpack(self, root: pathlib.Path, asked: ChangeInstanceFiles) -> InstanceFilesAnswer:
         reserve = self._reserve_mb
@@ -243,11 +281,16 @@ class FileChangeOrders:
             return unpack(root, asked.path, asked.target, replace=asked.replace, bounds=bounds, abort=abort)
 
         async with self._turn(asked):
-            return InstanceFilesAnswer(entries=await in_thread(work))
+            return InstanceFilesAnswer(entries=await self._done(work))
 
-    def _turn(self, asked: ChangeInstanceFiles) -> contextlib.AbstractAsyncContextManager[None]:
-        """Held from the comparison to the change: writers of ours to one instance take turns."""
-        return self._directories.writers.hold(asked.instance_id)
+    @contextlib.asynccontextmanager
+    async def _turn(self, asked: ChangeInstanceFiles) -> AsyncIterator[None]:
+        """Held from the comparison to the change: writers of ours to one instance take turns. TIMEOUT."""
+        async with (
+            limited(asked.path, self._change_seconds),
+            self._directories.writers.hold(asked.instance_id),
+        ):
+            yield
 
     # transfers to the controller
 
@@ -255,7 +298,10 @@ class FileChangeOrders:
         require(asked)
         root = await asyncio.to_thread(instance_directory, self._supervisor, self._directories, asked)
         opening = self._packed(root, asked) if asked.archive else self._opened(root, asked)
-        async with opening as file, DataChannel(self._live()) as channel:
+        async with contextlib.AsyncExitStack() as stack:
+            async with limited(asked.path, self._open_seconds):
+                file = await stack.enter_async_context(opening)
+            channel = await stack.enter_async_context(DataChannel(self._live()))
             await channel.push_part(
                 asked.request_id, file.descriptor, digest=file.digest, offset=file.offset, size=file.size
             )
@@ -277,7 +323,7 @@ class FileChangeOrders:
                 )
             digest = ""
             if size == whole:
-                digest = await in_thread(lambda abort: digest_of(file, abort, length=size))
+                digest = await self._done(lambda abort: digest_of(file, abort, length=size))
             yield _OpenedFile(descriptor=file, offset=begin, size=size, digest=digest)
 
     @contextlib.asynccontextmanager
@@ -287,7 +333,7 @@ class FileChangeOrders:
         archive = self._directories.staging(new_id("pack", self._entropy), static=False)
         room = RoomCheck(archive, reserve_mb=self._reserve_mb, size=0)
         try:
-            await in_thread(
+            await self._done(
                 lambda abort: pack_directory(
                     root,
                     asked.path,
@@ -300,7 +346,7 @@ class FileChangeOrders:
             )
             with archive.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                digest = await in_thread(lambda abort: digest_of(file.fileno(), abort))
+                digest = await self._done(lambda abort: digest_of(file.fileno(), abort, length=size))
                 yield _OpenedFile(descriptor=file.fileno(), offset=0, size=size, digest=digest)
         finally:
             archive.unlink(missing_ok=True)
@@ -326,9 +372,3 @@ def _condition(asked: ChangeInstanceFiles) -> FileCondition:
 def _discard(staged: pathlib.Path) -> None:
     for left in (staged, *staged.parent.glob(f"{staged.name}.*.part")):
         left.unlink(missing_ok=True)
-
-
-async def _removed(gone: pathlib.Path) -> None:
-    """What cannot be removed now goes with the directory that a starting daemon empties."""
-    if reason := await asyncio.to_thread(remove, gone):
-        _log.warning("directory_removal.failed", path=str(gone), reason=reason)

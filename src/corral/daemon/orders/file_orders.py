@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import pathlib
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
@@ -58,6 +59,7 @@ class FileOrders:
         self._directories = directories
         self._clock = clock
         self._turns = asyncio.Semaphore(AT_ONCE)
+        self._threads = concurrent.futures.ThreadPoolExecutor(AT_ONCE, thread_name_prefix="corral/files")
         self._tasks = Tasks()
         self.handlers: dict[str, Order] = {
             "walk_instance_files": self._walk,
@@ -66,6 +68,7 @@ class FileOrders:
 
     async def close(self) -> None:
         await self._tasks.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _walk(self, reply: Reply, message: ControllerMessage) -> None:
         asked = WalkInstanceFiles()
@@ -132,7 +135,8 @@ class FileOrders:
         )
         async with self._turns:
             return await in_thread(
-                lambda abort: _walked(FileWalk(bounds, abort=abort, clock=self._clock), directory, asked)
+                lambda abort: _walked(FileWalk(bounds, abort=abort, clock=self._clock), directory, asked),
+                threads=self._threads,
             )
 
     async def read(self, asked: ReadInstanceFile) -> InstanceFileContent:
@@ -142,7 +146,8 @@ class FileOrders:
             return await in_thread(
                 lambda _: read_part(
                     directory, asked.path, offset=asked.offset, length=asked.max_bytes, tail=asked.tail
-                )
+                ),
+                threads=self._threads,
             )
 
 

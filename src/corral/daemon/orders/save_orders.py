@@ -8,6 +8,7 @@ what a workload swaps for a link to something else is refused, not read.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import io
 import os
@@ -213,6 +214,7 @@ class SaveOrders:
         self._entropy = entropy
         self._connection: LinkConnection | None = None
         self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._threads = concurrent.futures.ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="corral/files")
         self._tasks = Tasks()
         self.handlers: dict[str, Order] = {"save_files": self._save}
 
@@ -226,6 +228,7 @@ class SaveOrders:
 
     async def close(self) -> None:
         await self._tasks.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _save(self, reply: Reply, message: ControllerMessage) -> None:
         request = SaveFiles()
@@ -279,7 +282,8 @@ class SaveOrders:
                 max_files=request.max_files,
                 abort=abort,
                 guard=guard,
-            )
+            ),
+            threads=self._threads,
         )
 
     def _refuse(self, reply: Reply, request: SaveFiles, error: CorralError) -> None:

@@ -7,6 +7,7 @@ wait still waits until the thread has seen it: after that nothing is written any
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import threading
 from collections.abc import Callable
@@ -38,11 +39,12 @@ class Abort:
             raise Aborted
 
 
-async def in_thread(work: Callable[[Abort], T]) -> T:
-    """The result of `work` in a thread. Cancelled, however often, it sets the abort and waits for the thread's end: a
+async def in_thread(work: Callable[[Abort], T], *, threads: concurrent.futures.Executor | None = None) -> T:
+    """The result of `work` in a thread, one of `threads` if it can take long: the loop's own are few, and whatever supervises
+    instances needs them. Cancelled, however often, it sets the abort and waits for the thread's end: a
     timeout during a stop must not abandon a thread that still writes."""
     abort = Abort()
-    future = asyncio.get_running_loop().run_in_executor(None, work, abort)
+    future = asyncio.get_running_loop().run_in_executor(threads, work, abort)
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
