@@ -16,7 +16,11 @@ from typing import Any
 import httpx
 import pytest
 
-from corral.controller.distribution.instance_file_transfers import AT_ONCE, INLINE
+from corral.controller.distribution.instance_file_transfers import (
+    CHANGES_PER_CALLER,
+    DOWNLOADS_PER_CALLER,
+    INLINE,
+)
 from corral.domain.file_paths import MOST_BYTES
 from corral.testing.cluster import LocalCluster, LocalController, LocalDaemon
 from corral.testing.waiting import eventually
@@ -122,9 +126,9 @@ async def test_an_editor_learns_of_what_was_changed_meanwhile_and_loses_nothing(
 
 async def test_of_many_editors_with_one_digest_one_writes(site: Site) -> None:
     (site.directory / "a").write_bytes(b"seen")
-    contents = [b"%d" % number * (INLINE + 1 if number % 2 else 1) for number in range(AT_ONCE)]
+    contents = [b"%d" % number * (INLINE + 1 if number % 2 else 1) for number in range(CHANGES_PER_CALLER)]
     answers = await asyncio.gather(*(site.put("a", content, **tag(b"seen")) for content in contents))
-    assert sorted(answer.status_code for answer in answers) == [200, *[412] * (AT_ONCE - 1)]
+    assert sorted(answer.status_code for answer in answers) == [200, *[412] * (CHANGES_PER_CALLER - 1)]
     (winner,) = (content for content, answer in zip(contents, answers, strict=True) if answer.is_success)
     assert (site.directory / "a").read_bytes() == winner
 
@@ -281,6 +285,26 @@ async def test_a_file_of_any_size_is_not_read_to_be_compared(site: Site) -> None
     assert error(await site.put("big", b"x", **{"If-None-Match": "*"})) == (412, "FILE_CHANGED")
     assert (await site.post("delete", path="big")).status_code == 200
     assert not big.exists()
+
+
+@pytest.mark.trap("T42")
+async def test_downloads_that_are_not_read_keep_nobody_from_changing_files(site: Site) -> None:
+    (site.directory / "large").write_bytes(os.urandom(3_900_000))
+    made = (await site.client.post("/api/v1/tokens", json={"name": "slow", "role": "OPERATOR"})).json()
+    headers = {"Authorization": f"Bearer {made['token']}"}
+    async with (
+        httpx.AsyncClient(base_url=site.controller.url, headers=headers, timeout=60) as other,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        for number in range(DOWNLOADS_PER_CALLER + 1):
+            answer = await stack.enter_async_context(
+                other.stream("GET", f"{FILES}/content", params={"path": "large"})
+            )
+            assert answer.status_code == (200 if number < DOWNLOADS_PER_CALLER else 429)
+        assert (await site.post("mkdir", path="made")).status_code == 200
+        for content in (b"small", b"large" * INLINE):
+            assert (await site.put("made/file", content)).status_code == 200
+        assert len((await site.get("large")).content) == 3_900_000
 
 
 @pytest.mark.trap("T25")

@@ -6,12 +6,21 @@ import asyncio
 
 import pytest
 
-from corral.controller.distribution.instance_file_transfers import AT_ONCE, ChangedFiles, FileChange
+from corral.controller.distribution.instance_file_transfers import (
+    CHANGES_AT_ONCE,
+    CHANGES_PER_CALLER,
+    CHANGES_PER_INSTANCE,
+    DOWNLOADS_AT_ONCE,
+    DOWNLOADS_PER_CALLER,
+    ChangedFiles,
+    FileChange,
+)
 from corral.controller.distribution.instance_files import InstanceFileQuestions, WalkRequest
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.entropy import SystemEntropy
 from corral.testing.waiting import eventually
 from corral.wire.features import FEATURES, FILE_CHANGES
+from corral.wire.frame_table import kind_of, messages_of
 from corral.wire.v1.instance_pb2 import FileEntry, InstanceFileContent, InstanceFilesAnswer, InstanceFileTree
 from corral.wire.v1.link_pb2 import DaemonMessage
 
@@ -170,9 +179,9 @@ async def test_the_end_of_a_term_ends_its_questions(depot):
 
 
 # --- changes --------------------------------------------------------------------------------------
-def changing(depot, id, **fields):
+def changing(depot, id, caller="c", **fields):
     change = FileChange(**{"verb": "write", "path": "conf/a", **fields})
-    return asyncio.create_task(depot.term.distribution.change_files(id, change))
+    return asyncio.create_task(depot.term.distribution.change_files(id, change, caller=caller))
 
 
 async def asked_to_change(talker):
@@ -210,15 +219,94 @@ async def test_a_change_is_believed_only_of_the_node_that_was_asked_and_as_far_a
         assert (raised.code, raised.digest) == (Code.FILE_CHANGED, digest)
 
 
-async def test_a_node_is_given_so_many_files_at_once_and_forgotten_when_it_leaves(depot):
+def opening(depot, id, caller):
+    return asyncio.create_task(depot.term.distribution.open_file(id, "a", caller=caller).__aenter__())
+
+
+async def others(depot, count):
+    started = [
+        await depot.controller.call("POST", "/api/v1/instances", {"group": "lobby"}) for _ in range(count)
+    ]
+    return [each["id"] for each in started]
+
+
+async def orders_of(talker, count, fits=lambda order: True):
+    """So many orders about files, also those that came in one frame."""
+    found = []
+    while len(found) < count:
+        for message in messages_of(await talker.read()):
+            if kind_of(message) in ("change_instance_files", "send_instance_file"):
+                order = getattr(message, kind_of(message))
+                found += [order] if fits(order) else []
+    return found
+
+
+def under_way(depot):
+    return len(depot.term.distribution._files._open)
+
+
+async def test_a_node_is_given_so_many_changes_at_once_and_forgotten_when_it_leaves(depot):
     talker, id = await ready(depot)
-    changes = [changing(depot, id) for _ in range(AT_ONCE)]
-    await eventually(lambda: len(depot.term.distribution._files._open) == AT_ONCE)
-    assert (await failure(changing(depot, id))).code is Code.RATE_LIMITED
+    ids = [id, *await others(depot, CHANGES_AT_ONCE - 1)]
+    changes = [changing(depot, each, caller=each) for each in ids]
+    await eventually(lambda: under_way(depot) == CHANGES_AT_ONCE)
+    refused = await failure(changing(depot, id, caller="late"))
+    assert (refused.code, "with node" in str(refused)) == (Code.RATE_LIMITED, True)
     await talker.hang_up()
     assert {(await failure(change)).code for change in changes} == {Code.NODE_OFFLINE}
-    assert not depot.term.distribution._transfers._under_way
+    await eventually(lambda: not len(depot.term.distribution._transfers.changes))
     assert depot.term.distribution._files._open == {}
+
+
+@pytest.mark.trap("T42")
+async def test_nobody_has_all_turns_of_a_node_and_downloads_take_none_of_the_changes(depot):
+    talker, id = await ready(depot)
+    (other,) = await others(depot, 1)
+    greedy = [opening(depot, id, "greedy") for _ in range(DOWNLOADS_PER_CALLER)]
+    await eventually(lambda: under_way(depot) == DOWNLOADS_PER_CALLER)
+    assert "of yours" in str(await failure(opening(depot, other, "greedy")))
+    assert DOWNLOADS_PER_CALLER < DOWNLOADS_AT_ONCE
+    greedy += [opening(depot, id, "second")]
+    await eventually(lambda: under_way(depot) == DOWNLOADS_PER_CALLER + 1)
+    assert "of instance" in str(await failure(opening(depot, id, "third")))
+    greedy += [opening(depot, other, "third")]
+    await eventually(lambda: under_way(depot) == DOWNLOADS_AT_ONCE)
+    assert "with node" in str(await failure(opening(depot, other, "fourth")))
+
+    greedy += [changing(depot, id, caller="greedy") for _ in range(CHANGES_PER_CALLER)]
+    await eventually(lambda: under_way(depot) == DOWNLOADS_AT_ONCE + CHANGES_PER_CALLER)
+    assert "of yours" in str(await failure(changing(depot, other, caller="greedy")))
+    assert CHANGES_PER_CALLER < CHANGES_PER_INSTANCE < CHANGES_AT_ONCE
+    greedy += [changing(depot, id, caller="second")]
+    await eventually(lambda: under_way(depot) == DOWNLOADS_AT_ONCE + CHANGES_PER_INSTANCE)
+    assert "of instance" in str(await failure(changing(depot, id, caller="third")))
+    change = changing(depot, other, caller="third", path="mine")
+    (question,) = await orders_of(talker, 1, lambda order: order.path == "mine")
+    await tell_answer(talker, question, entries=1)
+    assert await change == ChangedFiles(entries=1)
+    await talker.hang_up()
+    await asyncio.gather(*greedy, return_exceptions=True)
+
+
+@pytest.mark.trap("T42")
+async def test_what_nobody_waits_for_any_more_counts_until_the_node_is_done_with_it(depot):
+    talker, id = await ready(depot)
+    changes = [changing(depot, id) for _ in range(CHANGES_PER_CALLER)]
+    downloads = [opening(depot, id, "c") for _ in range(DOWNLOADS_PER_CALLER)]
+    orders = await orders_of(talker, len(changes) + len(downloads))
+    for task in (*changes, *downloads):
+        task.cancel()
+    await asyncio.gather(*changes, *downloads, return_exceptions=True)
+    assert (await failure(changing(depot, id))).code is Code.RATE_LIMITED
+    assert (await failure(opening(depot, id, "c"))).code is Code.RATE_LIMITED
+    for question in orders:
+        await tell_answer(talker, question, error="TIMEOUT: it took too long")
+    await eventually(lambda: under_way(depot) == 0)
+    transfers = depot.term.distribution._transfers
+    assert (len(transfers.changes), len(transfers.downloads)) == (0, 0)
+    change = changing(depot, id)
+    await tell_answer(talker, await asked_to_change(talker), entries=1)
+    assert (await change).entries == 1
 
 
 async def test_a_node_that_cannot_change_files_still_shows_parts_of_them(depot):
@@ -228,7 +316,7 @@ async def test_a_node_that_cannot_change_files_still_shows_parts_of_them(depot):
         changing(depot, id),
         asyncio.create_task(distribution.look_at_file(id, "a")),
         asyncio.create_task(distribution.walk_files(id, WalkRequest(limit=5, digests=9))),
-        asyncio.create_task(distribution.open_file(id, "a").__aenter__()),
+        asyncio.create_task(distribution.open_file(id, "a", caller="c").__aenter__()),
     ):
         assert (await failure(asking)).code is Code.NOT_SUPPORTED
     walk = walking(depot, id)

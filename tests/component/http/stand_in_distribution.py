@@ -67,7 +67,14 @@ class StandInDistribution:
 
     @contextlib.asynccontextmanager
     async def open_file(
-        self, id: str, path: str, *, offset: int = 0, length: int = 0, archive: bool = False
+        self,
+        id: str,
+        path: str,
+        *,
+        offset: int = 0,
+        length: int = 0,
+        archive: bool = False,
+        caller: str,
     ) -> AsyncIterator[OpenedFile]:
         self._ask("archive" if archive else "open", (id, path, offset, length))
         self.open_saves += 1
@@ -86,7 +93,9 @@ class StandInDistribution:
         if self.failure is not None:
             raise self.failure
 
-    async def change_files(self, id: str, change: FileChange, body: FileBody | None = None) -> ChangedFiles:
+    async def change_files(
+        self, id: str, change: FileChange, body: FileBody | None = None, *, caller: str
+    ) -> ChangedFiles:
         self._ask(change.verb, (self._state.instances.require(id).record.id, change))
         if body is None:
             return ChangedFiles(entries=1)

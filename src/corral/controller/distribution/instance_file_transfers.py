@@ -6,12 +6,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pathlib
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from typing import Final
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+from corral.controller.distribution.file_turns import FileTurns
 from corral.controller.distribution.instance_files import InstanceFileQuestions, is_digest
 from corral.controller.distribution.ports import FileUploads
 from corral.controller.sessions.node_links import NodeLink
@@ -29,13 +29,21 @@ CHANGE_SECONDS: Final = 180.0
 """How long a node may take for a change without fetching anything: it digests, compares and writes to its disk."""
 OPEN_SECONDS: Final = 300.0
 """How long it may take before it begins to send: it digests a file, or packs a directory."""
-AT_ONCE: Final = 6
-"""The most transfers of instances' files with one node; fewer than it may have in progress in all."""
+CHANGES_AT_ONCE: Final = 6
+DOWNLOADS_AT_ONCE: Final = 4
+"""With one node; together fewer than the transfers it may have in progress in all. They are counted apart: who reads slowly
+keeps nobody from changing files."""
+CHANGES_PER_CALLER, CHANGES_PER_INSTANCE = 3, 4
+DOWNLOADS_PER_CALLER, DOWNLOADS_PER_INSTANCE = 2, 3
+"""So neither one caller has all of an instance's, nor one instance all of a node's."""
 UNPACK: Final = "unpack"
 INLINE: Final = 64 * 1024
 """Contents up to this size go with the order."""
 _PER_FILE: Final = 4096
 """The overhead of an archive per file, long names included."""
+
+
+T = TypeVar("T")
 
 
 class FileChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,10 +105,26 @@ class InstanceFileTransfers:
         self.limits = limits
         self._change_seconds = change_seconds
         self._open_seconds = open_seconds
-        self._under_way: Counter[NodeId] = Counter()
+        self.changes = FileTurns(
+            "changes of files",
+            at_once=CHANGES_AT_ONCE,
+            per_caller=CHANGES_PER_CALLER,
+            per_instance=CHANGES_PER_INSTANCE,
+        )
+        self.downloads = FileTurns(
+            "downloads",
+            at_once=DOWNLOADS_AT_ONCE,
+            per_caller=DOWNLOADS_PER_CALLER,
+            per_instance=DOWNLOADS_PER_INSTANCE,
+        )
+        self._orders = Tasks()
+
+    async def close(self) -> None:
+        """End with the term."""
+        await self._orders.close()
 
     async def change(
-        self, record: InstanceRecord, change: FileChange, body: FileBody | None = None
+        self, record: InstanceRecord, change: FileChange, body: FileBody | None = None, *, caller: str
     ) -> ChangedFiles:
         """Have the node do it. FileChanged when what must hold does not, NOT_FOUND, ALREADY_EXISTS, PATH_REFUSED, DISK_FULL:
         then nothing was changed, unless the refusal says so. After NODE_OFFLINE and TIMEOUT it is not known."""
@@ -108,7 +132,8 @@ class InstanceFileTransfers:
         link = self._questions.link(record.node, changes=True)
         request_id = self._questions.new_request()
         order = _order(record, change, request_id, self.limits)
-        with self._counted(record.node), contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as turn, contextlib.ExitStack() as stack:
+            turn.enter_context(self.changes.taken(record.node, caller=caller, instance=record.id))
             async with _quiet_limit(record.node, self._change_seconds) as limit:
                 if body is not None:
                     order.size_bytes, order.sha256 = body.size, body.sha256
@@ -119,13 +144,15 @@ class InstanceFileTransfers:
                             node_id=record.node, path=body.file, size=body.size, moved=limit.extend
                         )
                         stack.enter_context(self._offers.offered(request_id, offer))
-                answer = await self._questions.ask(
+                asking = self._questions.ask(
                     link,
                     record.node,
                     wire.InstanceFilesAnswer,
                     lambda _: ControllerMessage(change_instance_files=order),
                     request_id=request_id,
                 )
+                async with self._ordered(asking, turn.pop_all(), record, self._change_seconds) as answered:
+                    answer = await asyncio.shield(answered)
         return ChangedFiles(
             digest=answer.sha256 if is_digest(answer.sha256) else "",
             former=answer.former_sha256 if is_digest(answer.former_sha256) else "",
@@ -136,7 +163,14 @@ class InstanceFileTransfers:
 
     @contextlib.asynccontextmanager
     async def opened(
-        self, record: InstanceRecord, path: str, *, offset: int = 0, length: int = 0, archive: bool = False
+        self,
+        record: InstanceRecord,
+        path: str,
+        *,
+        offset: int = 0,
+        length: int = 0,
+        archive: bool = False,
+        caller: str,
     ) -> AsyncIterator[OpenedFile]:
         """A file, whole or `length` bytes (0: the rest) from an offset on, or a directory as tar.gz. BODY_TOO_LARGE,
         ARCHIVE_TOO_LARGE, NOT_FOUND, PATH_REFUSED."""
@@ -156,15 +190,18 @@ class InstanceFileTransfers:
             max_files=limits.max_entries,
         )
         most = order.max_bytes + (limits.max_entries * _PER_FILE if archive else 0)
-        with (
-            self._counted(record.node),
-            self._uploads.expect_stream(request_id, node_id=record.node, max_bytes=most) as stream,
-        ):
-            async with Tasks() as tasks, contextlib.aclosing(stream.blocks()) as blocks:
-                asking = tasks.spawn(
-                    self._sent(link, record.node, order), name=f"distribution/files/{record.id}", awaited=True
-                )
-                head, *others = await first_of(stream.head, asking, link.over, timeout=self._open_seconds)
+        with contextlib.ExitStack() as turn, contextlib.ExitStack() as stack:
+            turn.enter_context(self.downloads.taken(record.node, caller=caller, instance=record.id))
+            stream = stack.enter_context(
+                self._uploads.expect_stream(request_id, node_id=record.node, max_bytes=most)
+            )
+            async with (
+                self._ordered(
+                    self._sent(link, record.node, order), turn.pop_all(), record, self._open_seconds
+                ) as answered,
+                contextlib.aclosing(stream.blocks()) as blocks,
+            ):
+                head, *others = await first_of(stream.head, answered, link.over, timeout=self._open_seconds)
                 if head is None:
                     if others[0] is not None:
                         others[0].result()
@@ -182,22 +219,24 @@ class InstanceFileTransfers:
             request_id=order.request_id,
         )
 
-    @contextlib.contextmanager
-    def _counted(self, node_id: NodeId) -> Iterator[None]:
-        if self._under_way[node_id] >= AT_ONCE:
-            raise Retryable(
-                Code.RATE_LIMITED,
-                f"{AT_ONCE} files of instances of node '{node_id}' are on their way already",
-                hint="try again when one has arrived",
-                retry_after=2.0,
-            )
-        self._under_way[node_id] += 1
+    @contextlib.asynccontextmanager
+    async def _ordered(
+        self,
+        asking: Coroutine[Any, Any, T],
+        turn: contextlib.ExitStack,
+        record: InstanceRecord,
+        seconds: float,
+    ) -> AsyncIterator[asyncio.Task[T]]:
+        """An order under way. Its turn is held until the node has answered: what nobody waits for any more still keeps the node
+        busy, and counts, for so long at most."""
+        task = self._orders.spawn(asking, name=f"distribution/files/{record.id}", awaited=True)
+        task.add_done_callback(lambda _: turn.close())
         try:
-            yield
+            yield task
         finally:
-            self._under_way[node_id] -= 1
-            if not self._under_way[node_id]:
-                del self._under_way[node_id]
+            if not task.done():
+                timer = asyncio.get_running_loop().call_later(seconds, task.cancel)
+                task.add_done_callback(lambda _: timer.cancel())
 
 
 def _order(

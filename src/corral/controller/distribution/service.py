@@ -225,18 +225,28 @@ class Distribution:
         """Whether its files can be changed now. NOT_FOUND, NODE_OFFLINE, NOT_SUPPORTED."""
         self._files.link(self._state.instances.require(id).record.node, changes=True)
 
-    async def change_files(self, id: str, change: FileChange, body: FileBody | None = None) -> ChangedFiles:
+    async def change_files(
+        self, id: str, change: FileChange, body: FileBody | None = None, *, caller: str
+    ) -> ChangedFiles:
         """Change something in it; see `InstanceFileTransfers.change`."""
-        return await self._transfers.change(self._state.instances.require(id).record, change, body)
+        record = self._state.instances.require(id).record
+        return await self._transfers.change(record, change, body, caller=caller)
 
     @contextlib.asynccontextmanager
     async def open_file(
-        self, id: str, path: str, *, offset: int = 0, length: int = 0, archive: bool = False
+        self,
+        id: str,
+        path: str,
+        *,
+        offset: int = 0,
+        length: int = 0,
+        archive: bool = False,
+        caller: str,
     ) -> AsyncIterator[OpenedFile]:
         """A whole file or directory of it; see `InstanceFileTransfers.opened`."""
         record = self._state.instances.require(id).record
         async with self._transfers.opened(
-            record, path, offset=offset, length=length, archive=archive
+            record, path, offset=offset, length=length, archive=archive, caller=caller
         ) as opened:
             yield opened
 
@@ -250,6 +260,7 @@ class Distribution:
         self._questions.close()
         self._saving.close()
         self._files.close()
+        await self._transfers.close()
         await self._templates.close()
 
     def _connected(self) -> list[NodeRecord]:

@@ -24,7 +24,7 @@ from corral.system.clock import Clock
 from corral.wire.transfer import EPOCH_KEY, SESSION_KEY
 from corral.wire.v1.data_pb2_grpc import DataServiceServicer
 
-MAX_TRANSFERS: Final = 8
+MAX_TRANSFERS: Final = 12
 
 
 class DataService(DataServiceServicer):

@@ -1,7 +1,7 @@
 """Uploads of nodes that are passed on as they come: never on disk, and never more of them in memory than the credit.
 
-The node gets new credit when the reader has taken what it sent. A reader that takes nothing for a while ends the transfer;
-until then the node is kept from giving up by grants of nothing.
+The node gets new credit when the reader has taken what it sent. A reader that takes nothing for a while, or less than a
+least pace for longer than that, ends the transfer; until then the node is kept from giving up by grants of nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from corral.wire.transfer import CREDIT, Regrant
 from corral.wire.v1.data_pb2 import Credit, PushAccepted, PushMessage, PushOpen, PushReply
 
 PATIENCE_SECONDS: Final = 60.0
-"""How long a reader may take nothing."""
+"""How long a reader may be behind the least pace; what it takes faster makes up for it, up to this."""
+LEAST_PACE: Final = 32 * 1024
+"""Bytes a second."""
 _SIGN_OF_LIFE_SECONDS: Final = 10.0
 
 
@@ -37,7 +39,8 @@ class StreamHead(msgspec.Struct, frozen=True, kw_only=True):
 class IncomingStream:
     """One upload, received on one side and read on the other. `close` ends it from either."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, patience: float = PATIENCE_SECONDS) -> None:
+        self._patience = self._left = patience
         self.head: asyncio.Future[StreamHead] = asyncio.get_running_loop().create_future()
         self._chunks: collections.deque[bytes] = collections.deque()
         self._came = asyncio.Event()
@@ -106,14 +109,17 @@ class IncomingStream:
         self._taken.clear()
         self._chunks.append(data)
         self._came.set()
-        waited = 0.0
+        now = asyncio.get_running_loop().time
+        began = now()
         while self._chunks and self._failure is None:
-            if await set_within(self._taken, _SIGN_OF_LIFE_SECONDS):
-                continue
-            waited += _SIGN_OF_LIFE_SECONDS
-            if waited >= PATIENCE_SECONDS:
-                raise Retryable(Code.TIMEOUT, f"the reader took nothing for {PATIENCE_SECONDS:g} s")
-            await within(context.write(PushReply(credit=Credit(bytes=0))))
+            left = self._left - (now() - began)
+            if left <= 0:
+                raise Retryable(
+                    Code.TIMEOUT, f"the reader took less than {LEAST_PACE} bytes/s for {self._patience:g} s"
+                )
+            if not await set_within(self._taken, min(left, _SIGN_OF_LIFE_SECONDS)):
+                await within(context.write(PushReply(credit=Credit(bytes=0))))
+        self._left = min(self._left - (now() - began) + len(data) / LEAST_PACE, self._patience)
         if self._failure is not None:
             raise self._failure
 

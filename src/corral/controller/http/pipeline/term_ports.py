@@ -155,7 +155,14 @@ class FileDistribution(Protocol):
         """A part of one of its files. NODE_OFFLINE, TIMEOUT, NOT_FOUND, PATH_REFUSED."""
 
     def open_file(
-        self, id: str, path: str, *, offset: int = 0, length: int = 0, archive: bool = False
+        self,
+        id: str,
+        path: str,
+        *,
+        offset: int = 0,
+        length: int = 0,
+        archive: bool = False,
+        caller: str,
     ) -> contextlib.AbstractAsyncContextManager[OpenedFile]:
         """One of its files, as it comes, or a directory as tar.gz; see `InstanceFileTransfers.opened`."""
 
@@ -165,5 +172,7 @@ class FileDistribution(Protocol):
     def require_changeable(self, id: str) -> None:
         """Whether its files can be changed now. NOT_FOUND, NODE_OFFLINE, NOT_SUPPORTED."""
 
-    async def change_files(self, id: str, change: FileChange, body: FileBody | None = None) -> ChangedFiles:
+    async def change_files(
+        self, id: str, change: FileChange, body: FileBody | None = None, *, caller: str
+    ) -> ChangedFiles:
         """Change one of its files; see `InstanceFileTransfers.change`."""

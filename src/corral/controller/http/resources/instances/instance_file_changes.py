@@ -164,7 +164,7 @@ async def _changed(
     body: FileBody | None = None,
 ) -> Mutation:
     instance = state.instances.require(call.path["id"]).record
-    done = await distribution.change_files(instance.id, change, body)
+    done = await distribution.change_files(instance.id, change, body, caller=call.caller.limit_key)
     named = {"path": change.path} | ({"to": change.target} if change.target else {})
     event = Draft(
         type=EventType.INSTANCE_FILE_CHANGED,

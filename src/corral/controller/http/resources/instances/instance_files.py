@@ -153,7 +153,9 @@ async def get_content(distribution: FileDistribution, call: ApiCall[None, FileCo
             return _held(part.content, _name(query.path), digest)
     async with contextlib.AsyncExitStack() as stack:
         opened = await stack.enter_async_context(
-            distribution.open_file(id, query.path, offset=query.offset, length=length)
+            distribution.open_file(
+                id, query.path, offset=query.offset, length=length, caller=call.caller.limit_key
+            )
         )
         return _passed_on(opened, stack.pop_all(), _name(query.path), _BYTES)
 
@@ -161,7 +163,9 @@ async def get_content(distribution: FileDistribution, call: ApiCall[None, FileCo
 async def get_archive(distribution: FileDistribution, call: ApiCall[None, FileArchiveQuery]) -> Content:
     path, id = call.query.path, call.path["id"]
     async with contextlib.AsyncExitStack() as stack:
-        opened = await stack.enter_async_context(distribution.open_file(id, path, archive=True))
+        opened = await stack.enter_async_context(
+            distribution.open_file(id, path, archive=True, caller=call.caller.limit_key)
+        )
         name = f"{_name(path) or id}.tar.gz"
         return _passed_on(opened, stack.pop_all(), name, _ARCHIVE.encode())
 
