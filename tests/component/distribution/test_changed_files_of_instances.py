@@ -149,6 +149,7 @@ async def test_a_change_is_audited_before_it_with_its_path_and_never_its_content
     ]
     assert found[0]["digest"] == sha256(b"the very secret")
     assert {(each["group"], each["node"], each["by"]) for each in found} == {("lobby", "n1", found[0]["by"])}
+    assert found[0]["by"].startswith("token:"), "as in INSTANCE_COMMAND"
     audit = (await site.client.get("/api/v1/audit", params={"limit": 100})).json()["items"]
     mine = [each for each in audit if each["action"].startswith("instances.files.")]
     assert "very secret" not in json.dumps(audit)

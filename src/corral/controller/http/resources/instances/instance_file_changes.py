@@ -172,7 +172,7 @@ async def _changed(
         data={
             **named,
             "verb": change.verb,
-            "by": call.caller.actor.label or call.caller.actor.name,
+            "by": call.caller.actor.name,
             "digest": done.digest or None,
             "group": instance.group,
             "node": instance.node,
