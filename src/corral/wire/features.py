@@ -72,6 +72,11 @@ and is sent when the node is empty or at the deadline of its drain."""
 FILE_CHANGES: Final = "file-changes"
 """Changes of an instance's files, whole files and directories over the second channel, digests and modes in listings;
 otherwise files are only read, in parts. Needs DATA and FILES."""
+FILE_MODES: Final = "file-modes"
+"""A file is written with permissions that the controller names; otherwise it keeps those of the file before. Needs FILE_CHANGES."""
+WORLDS: Final = "worlds"
+"""The directory of a static instance is used without a run of it on the node; otherwise such an instance has no files. Needs
+FILE_CHANGES."""
 NODE_COMMANDS: Final = "node-commands"
 """The node answers commands about itself; otherwise it is not asked."""
 NOT_READY: Final = "not-ready"
@@ -98,6 +103,8 @@ FEATURES: Final = (
     CONTACT,
     DRAIN,
     FILE_CHANGES,
+    FILE_MODES,
+    WORLDS,
     NODE_COMMANDS,
     NOT_READY,
     EVENT_NAMES,
@@ -144,6 +151,10 @@ class PeerSupport(msgspec.Struct, frozen=True, kw_only=True):
     """Modes of ShutdownNode, and their answers."""
     file_changes: bool = False
     """Files of instances are written, and sent whole."""
+    file_modes: bool = False
+    """Files of instances are written with the permissions that are named."""
+    worlds: bool = False
+    """Directories of static instances without a run."""
     node_commands: bool = False
     """Commands that the node answers from what it knows itself."""
     not_ready: bool = False
@@ -156,6 +167,7 @@ def support_of(named: Iterable[str]) -> PeerSupport:
     """The support on a stream with a peer that names these features."""
     known = common(named)
     data, console = DATA in known, CONSOLE in known
+    file_changes = data and FILES in known and FILE_CHANGES in known
     return PeerSupport(
         batches=BATCH in known,
         confirmations=SPOOL in known,
@@ -173,7 +185,9 @@ def support_of(named: Iterable[str]) -> PeerSupport:
         run_ends=RUN_ENDS in known,
         contact=CONTACT in known,
         drain=DRAIN in known,
-        file_changes=data and FILES in known and FILE_CHANGES in known,
+        file_changes=file_changes,
+        file_modes=file_changes and FILE_MODES in known,
+        worlds=file_changes and WORLDS in known,
         node_commands=NODE_COMMANDS in known,
         not_ready=NOT_READY in known,
         event_names=EVENT_NAMES in known,

@@ -756,7 +756,7 @@ class SaveFilesFailed(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., error_code: _Optional[str] = ..., error_message: _Optional[str] = ...) -> None: ...
 
 class WalkInstanceFiles(_message.Message):
-    __slots__ = ("request_id", "group", "instance_id", "max_entries", "max_depth", "summarize_threshold", "path", "after", "digest_bytes", "itself")
+    __slots__ = ("request_id", "group", "instance_id", "max_entries", "max_depth", "summarize_threshold", "path", "after", "digest_bytes", "itself", "world")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -767,6 +767,7 @@ class WalkInstanceFiles(_message.Message):
     AFTER_FIELD_NUMBER: _ClassVar[int]
     DIGEST_BYTES_FIELD_NUMBER: _ClassVar[int]
     ITSELF_FIELD_NUMBER: _ClassVar[int]
+    WORLD_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     group: str
     instance_id: str
@@ -777,7 +778,8 @@ class WalkInstanceFiles(_message.Message):
     after: bytes
     digest_bytes: int
     itself: bool
-    def __init__(self, request_id: _Optional[str] = ..., group: _Optional[str] = ..., instance_id: _Optional[str] = ..., max_entries: _Optional[int] = ..., max_depth: _Optional[int] = ..., summarize_threshold: _Optional[int] = ..., path: _Optional[str] = ..., after: _Optional[bytes] = ..., digest_bytes: _Optional[int] = ..., itself: _Optional[bool] = ...) -> None: ...
+    world: bool
+    def __init__(self, request_id: _Optional[str] = ..., group: _Optional[str] = ..., instance_id: _Optional[str] = ..., max_entries: _Optional[int] = ..., max_depth: _Optional[int] = ..., summarize_threshold: _Optional[int] = ..., path: _Optional[str] = ..., after: _Optional[bytes] = ..., digest_bytes: _Optional[int] = ..., itself: _Optional[bool] = ..., world: _Optional[bool] = ...) -> None: ...
 
 class FileEntry(_message.Message):
     __slots__ = ("path", "size_bytes", "is_dir", "modified_at_ms", "summary", "child_count", "kind", "mode", "sha256", "binary")
@@ -818,7 +820,7 @@ class InstanceFileTree(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., entries: _Optional[_Iterable[_Union[FileEntry, _Mapping]]] = ..., truncated: _Optional[bool] = ..., error: _Optional[str] = ..., next: _Optional[bytes] = ...) -> None: ...
 
 class ReadInstanceFile(_message.Message):
-    __slots__ = ("request_id", "group", "instance_id", "path", "max_bytes", "tail", "offset")
+    __slots__ = ("request_id", "group", "instance_id", "path", "max_bytes", "tail", "offset", "world")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -826,6 +828,7 @@ class ReadInstanceFile(_message.Message):
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     TAIL_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    WORLD_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     group: str
     instance_id: str
@@ -833,7 +836,8 @@ class ReadInstanceFile(_message.Message):
     max_bytes: int
     tail: bool
     offset: int
-    def __init__(self, request_id: _Optional[str] = ..., group: _Optional[str] = ..., instance_id: _Optional[str] = ..., path: _Optional[str] = ..., max_bytes: _Optional[int] = ..., tail: _Optional[bool] = ..., offset: _Optional[int] = ...) -> None: ...
+    world: bool
+    def __init__(self, request_id: _Optional[str] = ..., group: _Optional[str] = ..., instance_id: _Optional[str] = ..., path: _Optional[str] = ..., max_bytes: _Optional[int] = ..., tail: _Optional[bool] = ..., offset: _Optional[int] = ..., world: _Optional[bool] = ...) -> None: ...
 
 class InstanceFileContent(_message.Message):
     __slots__ = ("request_id", "content", "total_size_bytes", "truncated", "error")
@@ -850,7 +854,7 @@ class InstanceFileContent(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., content: _Optional[bytes] = ..., total_size_bytes: _Optional[int] = ..., truncated: _Optional[bool] = ..., error: _Optional[str] = ...) -> None: ...
 
 class ChangeInstanceFiles(_message.Message):
-    __slots__ = ("request_id", "group", "instance_id", "verb", "path", "target", "size_bytes", "sha256", "content", "if_digests", "must_exist", "must_be_absent", "recursive", "replace", "max_bytes", "max_entries")
+    __slots__ = ("request_id", "group", "instance_id", "verb", "path", "target", "size_bytes", "sha256", "content", "if_digests", "must_exist", "must_be_absent", "recursive", "replace", "max_bytes", "max_entries", "mode", "world")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -867,6 +871,8 @@ class ChangeInstanceFiles(_message.Message):
     REPLACE_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    WORLD_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     group: str
     instance_id: str
@@ -883,10 +889,12 @@ class ChangeInstanceFiles(_message.Message):
     replace: bool
     max_bytes: int
     max_entries: int
-    def __init__(self, request_id: _Optional[str] = ..., group: _Optional[str] = ..., instance_id: _Optional[str] = ..., verb: _Optional[str] = ..., path: _Optional[str] = ..., target: _Optional[str] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[str] = ..., content: _Optional[bytes] = ..., if_digests: _Optional[_Iterable[str]] = ..., must_exist: _Optional[bool] = ..., must_be_absent: _Optional[bool] = ..., recursive: _Optional[bool] = ..., replace: _Optional[bool] = ..., max_bytes: _Optional[int] = ..., max_entries: _Optional[int] = ...) -> None: ...
+    mode: int
+    world: bool
+    def __init__(self, request_id: _Optional[str] = ..., group: _Optional[str] = ..., instance_id: _Optional[str] = ..., verb: _Optional[str] = ..., path: _Optional[str] = ..., target: _Optional[str] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[str] = ..., content: _Optional[bytes] = ..., if_digests: _Optional[_Iterable[str]] = ..., must_exist: _Optional[bool] = ..., must_be_absent: _Optional[bool] = ..., recursive: _Optional[bool] = ..., replace: _Optional[bool] = ..., max_bytes: _Optional[int] = ..., max_entries: _Optional[int] = ..., mode: _Optional[int] = ..., world: _Optional[bool] = ...) -> None: ...
 
 class SendInstanceFile(_message.Message):
-    __slots__ = ("request_id", "group", "instance_id", "path", "offset", "length", "archive", "max_bytes", "max_files")
+    __slots__ = ("request_id", "group", "instance_id", "path", "offset", "length", "archive", "max_bytes", "max_files", "world")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -896,6 +904,7 @@ class SendInstanceFile(_message.Message):
     ARCHIVE_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_FILES_FIELD_NUMBER: _ClassVar[int]
+    WORLD_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     group: str
     instance_id: str
@@ -905,7 +914,8 @@ class SendInstanceFile(_message.Message):
     archive: bool
     max_bytes: int
     max_files: int
-    def __init__(self, request_id: _Optional[str] = ..., group: _Optional[str] = ..., instance_id: _Optional[str] = ..., path: _Optional[str] = ..., offset: _Optional[int] = ..., length: _Optional[int] = ..., archive: _Optional[bool] = ..., max_bytes: _Optional[int] = ..., max_files: _Optional[int] = ...) -> None: ...
+    world: bool
+    def __init__(self, request_id: _Optional[str] = ..., group: _Optional[str] = ..., instance_id: _Optional[str] = ..., path: _Optional[str] = ..., offset: _Optional[int] = ..., length: _Optional[int] = ..., archive: _Optional[bool] = ..., max_bytes: _Optional[int] = ..., max_files: _Optional[int] = ..., world: _Optional[bool] = ...) -> None: ...
 
 class InstanceFilesAnswer(_message.Message):
     __slots__ = ("request_id", "error", "sha256", "former_sha256", "size_bytes", "entries", "unchanged")
