@@ -4,7 +4,8 @@ A path is relative and written with `/`. A glob is anchored at the root of the t
 within a part, `**` as a part stands for any number of parts. A match of a directory matches everything below
 it; with a `/` at its end only that.
 
-The limits of one answer about an instance's files are here, too: both sides of the link use them.
+The limits of one answer about an instance's files are here, too: both sides of the link use them. So are the modes that
+callers may give a file.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from corral.errors import Code, Rejected
 PATH_MAX: Final = 4096
 PART_MAX: Final = 255
 WILDCARDS_MAX: Final = 32
+FileMode = Literal["444", "555", "644", "755"]
+"""As people write modes."""
 
 
 def check_path(text: str, *, field: str | None = None) -> str:

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import pathlib
+import stat
 import tarfile
 from collections.abc import AsyncIterator
 from typing import Any
@@ -48,10 +49,9 @@ class Site:
         self.client = client
         self.directory = daemon.config.data / "running" / "lobby-1"
 
-    async def put(self, path: str, content: Any, **headers: str) -> httpx.Response:
-        return await self.client.put(
-            f"{FILES}/content", params={"path": path}, content=content, headers=headers
-        )
+    async def put(self, path: str, content: Any, mode: str = "", **headers: str) -> httpx.Response:
+        params = {"path": path} | ({"mode": mode} if mode else {})
+        return await self.client.put(f"{FILES}/content", params=params, content=content, headers=headers)
 
     async def post(self, verb: str, **body: Any) -> httpx.Response:
         return await self.client.post(f"{FILES}/{verb}", json=body)
@@ -102,6 +102,22 @@ async def test_what_is_written_is_read_again_whatever_its_size(site: Site) -> No
         found = (await site.client.get(f"{FILES}/stat", params={"path": "conf/a.bin"})).json()
         assert (found["digest"], found["size"], found["mode"]) == (sha256(content), size, "0644")
         assert site.staged() == []
+
+
+@pytest.mark.parametrize("size", [3, INLINE + 1])
+async def test_a_mode_is_set_and_told_and_audited_and_others_are_refused(site: Site, size: int) -> None:
+    assert (await site.put("run.sh", b"x" * size, "755")).status_code == 200
+    assert stat.S_IMODE((site.directory / "run.sh").stat().st_mode) == 0o755
+    told = (await site.client.get(f"{FILES}/stat", params={"path": "run.sh"})).json()
+    assert told["mode"] == "0755"
+    assert (await site.put("run.sh", b"y" * size)).status_code == 200
+    assert stat.S_IMODE((site.directory / "run.sh").stat().st_mode) == 0o755
+    entries = (await site.client.get("/api/v1/audit", params={"action": "instances.files.write"})).json()
+    assert any((entry["after"] or {}).get("mode") == "755" for entry in entries["items"]), entries
+    for mode in ("4755", "777", "0", "abc"):
+        refused = await site.put("run.sh", b"bad", mode)
+        assert error(refused) == (400, "INVALID_FIELD")
+    assert (site.directory / "run.sh").read_bytes() == b"y" * size
 
 
 async def test_an_editor_learns_of_what_was_changed_meanwhile_and_loses_nothing(site: Site) -> None:

@@ -19,7 +19,7 @@ from corral.controller.distribution.instance_files import InstanceFileQuestions,
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.entropy import SystemEntropy
 from corral.testing.waiting import eventually
-from corral.wire.features import FEATURES, FILE_CHANGES
+from corral.wire.features import FEATURES, FILE_CHANGES, FILE_MODES
 from corral.wire.frame_table import kind_of, messages_of
 from corral.wire.v1.instance_pb2 import FileEntry, InstanceFileContent, InstanceFilesAnswer, InstanceFileTree
 from corral.wire.v1.link_pb2 import DaemonMessage
@@ -325,6 +325,23 @@ async def test_a_node_that_cannot_change_files_still_shows_parts_of_them(depot):
     read = reading(depot, id)
     await tell_content(talker, await asked_to_read(talker), b"part")
     assert (await read).content == b"part"
+
+
+async def test_a_node_that_knows_no_modes_is_told_none_and_changes_files_otherwise(depot):
+    talker, id = await ready(depot, features=[name for name in FEATURES if name != FILE_MODES])
+    distribution = depot.term.distribution
+    with pytest.raises(Rejected) as refused:
+        distribution.require_changeable(id, modes=True)
+    assert (refused.value.code, refused.value.field) == (Code.NOT_SUPPORTED, "mode")
+    change = FileChange(verb="write", path="a", mode=0o755)
+    asking = asyncio.create_task(distribution.change_files(id, change, caller="c"))
+    assert (await failure(asking)).code is Code.NOT_SUPPORTED
+    distribution.require_changeable(id)
+    done = changing(depot, id)
+    order = await asked_to_change(talker)
+    assert order.mode == 0
+    await tell_answer(talker, order)
+    await done
 
 
 # --- daemons as published -------------------------------------------------------------------------

@@ -88,7 +88,7 @@ class StandInDistribution:
     def file_limits(self) -> FilesSection:
         return FilesSection(max_bytes=2 * 1024 * 1024)
 
-    def require_changeable(self, id: str) -> None:
+    def require_changeable(self, id: str, *, modes: bool = False) -> None:
         self._state.instances.require(id)
         if self.failure is not None:
             raise self.failure

@@ -47,12 +47,20 @@ def seen(*contents: bytes) -> FileCondition:
     return FileCondition(digests=frozenset(sha256(content) for content in contents))
 
 
-def put(root: pathlib.Path, path: str, content: bytes, condition: FileCondition | None = None) -> WrittenFile:
+def put(
+    root: pathlib.Path, path: str, content: bytes, condition: FileCondition | None = None, *, mode: int = 0
+) -> WrittenFile:
     staged = staging_beside(root) / "staged"
     staged.write_bytes(content)
     try:
         return place_file(
-            root, path, staged, sha256(content), condition=condition or FileCondition(), abort=Abort()
+            root,
+            path,
+            staged,
+            sha256(content),
+            condition=condition or FileCondition(),
+            abort=Abort(),
+            mode=mode,
         )
     finally:
         staged.unlink(missing_ok=True)
@@ -110,6 +118,16 @@ def test_a_file_that_replaces_another_keeps_its_mode_and_owner_without_special_b
 
 
 @pytest.mark.trap("T26")
+def test_a_file_gets_the_mode_that_is_asked_for_and_keeps_it_afterwards(root):
+    for content, condition, asked, expected in (
+        (b"one", ABSENT, 0o755, 0o755),
+        (b"two", None, 0, 0o755),
+        (b"two", seen(b"two"), 0o444, 0o444),
+    ):
+        put(root, "run.sh", content, condition, mode=asked)
+        assert stat.S_IMODE((root / "run.sh").stat().st_mode) == expected
+
+
 def test_no_verb_follows_or_replaces_what_is_no_file_of_the_instance(root, scratch):
     (root / "way").symlink_to(scratch / "outside")
     (root / "link").symlink_to(scratch / "outside" / "secret")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,6 +22,10 @@ from corral.cli.terminal.output import show_done
 from corral.errors import counted
 
 CHANGED: Final = "FILE_CHANGED"
+NOT_SUPPORTED: Final = "NOT_SUPPORTED"
+PLAIN: Final = "644"
+EXECUTABLE: Final = "755"
+MODES: Final = (PLAIN, EXECUTABLE, "444", "555")
 UNPACK_SECONDS: Final = 200.0
 _BLOCK: Final = 256 * 1024
 _CHOICES: Final = ("overwrite", "merge", "abort")
@@ -48,24 +53,62 @@ def condition(if_match: str | None) -> dict[str, str]:
 @click.argument("path")
 @click.argument("source", required=False, default="-", metavar="[FILE]")
 @if_match_option
+@click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    help="Its permissions; otherwise a FILE that is executable stays so, and others keep those of the file before.",
+)
 @api_command
-def put_file(session: ApiSession, id: str, path: str, source: str, if_match: str | None) -> None:
+def put_file(
+    session: ApiSession, id: str, path: str, source: str, if_match: str | None, mode: str | None
+) -> None:
     """Write FILE, or standard input, to an instance's file."""
     with opened_source(source) as file:
-        made = send(session, id, path, file, condition(if_match))
+        if mode is None and source != "-" and is_executable(file):
+            made = send_with_mode(session, id, path, file, condition(if_match), mode=EXECUTABLE)
+        else:
+            made = send(session, id, path, file, condition(if_match), mode=mode)
     same = "" if made.get("changed") else ", as before"
     show_done(session.output, made, f"'{path}' has {counted(made['size'], 'byte')}{same}", name="digest")
 
 
-def send(session: ApiSession, id: str, path: str, file: IO[bytes], headers: dict[str, str]) -> Any:
+def is_executable(file: IO[bytes]) -> bool:
+    return bool(os.fstat(file.fileno()).st_mode & stat.S_IXUSR)
+
+
+def send_with_mode(
+    session: ApiSession, id: str, path: str, file: IO[bytes], headers: dict[str, str], *, mode: str | None
+) -> Any:
+    """As `send`, and without the mode, which is said, where the node's daemon does not know modes."""
+    try:
+        return send(session, id, path, file, headers, mode=mode)
+    except CommandRefused as refusal:
+        if mode is None or refusal.code != NOT_SUPPORTED:
+            raise
+        file.seek(0)
+        made = send(session, id, path, file, headers)
+        note(f"'{path}' has not got the mode {mode}: the daemon of its node has to be updated for that")
+        return made
+
+
+def send(
+    session: ApiSession,
+    id: str,
+    path: str,
+    file: IO[bytes],
+    headers: dict[str, str],
+    *,
+    mode: str | None = None,
+) -> Any:
     """Send an open file as it is read."""
     from corral.cli.api.transfers import blocks
     from corral.cli.terminal.progress_line import Bar
 
     size = os.fstat(file.fileno()).st_size
     with Bar(f"uploading {path}", size) as bar:
+        params = {"path": path} | ({"mode": mode} if mode else {})
         return session.client.upload(
-            files_path(id, "content"), blocks(file, bar), size=size, params={"path": path}, headers=headers
+            files_path(id, "content"), blocks(file, bar), size=size, params=params, headers=headers
         )
 
 

@@ -57,6 +57,8 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True):
     if_digests: tuple[str, ...] = ()
     must_exist: bool = False
     must_be_absent: bool = False
+    mode: int = 0
+    """Of a file that is written; 0: that of the file before, or 644."""
 
 
 class FileBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +131,7 @@ class InstanceFileTransfers:
         """Have the node do it. FileChanged when what must hold does not, NOT_FOUND, ALREADY_EXISTS, PATH_REFUSED, DISK_FULL:
         then nothing was changed, unless the refusal says so. After NODE_OFFLINE and TIMEOUT it is not known."""
         check_path(change.path, field="path")
-        link = self._questions.link(record.node, changes=True)
+        link = self._questions.link(record.node, changes=True, modes=change.mode != 0)
         request_id = self._questions.new_request()
         order = _order(record, change, request_id, self.limits)
         with contextlib.ExitStack() as turn, contextlib.ExitStack() as stack:
@@ -256,6 +258,7 @@ def _order(
         replace=change.replace,
         max_bytes=limits.max_unpacked_bytes if change.verb == UNPACK else limits.max_bytes,
         max_entries=limits.max_entries,
+        mode=change.mode,
     )
 
 

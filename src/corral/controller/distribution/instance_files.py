@@ -211,9 +211,9 @@ class InstanceFileQuestions:
 
     # queries
 
-    def link(self, node_id: NodeId, *, changes: bool = False) -> NodeLink:
-        """The session of a node that can be asked for files; `changes`: also to change them. NODE_OFFLINE,
-        NOT_SUPPORTED."""
+    def link(self, node_id: NodeId, *, changes: bool = False, modes: bool = False) -> NodeLink:
+        """The session of a node that can be asked for files; `changes`: also to change them, `modes`: and their permissions.
+        NODE_OFFLINE, NOT_SUPPORTED."""
         link = self._links.find(node_id)
         if link is None:
             raise offline(node_id)
@@ -229,6 +229,13 @@ class InstanceFileQuestions:
                 Code.NOT_SUPPORTED,
                 f"the daemon of node '{node_id}' cannot be asked for files",
                 hint="update it",
+            )
+        if modes and not supports.file_modes:
+            raise Rejected(
+                Code.NOT_SUPPORTED,
+                f"the daemon of node '{node_id}' cannot be told the mode of a file",
+                hint="update it, or leave the mode out: a file that is replaced keeps its own",
+                field="mode",
             )
         return link
 

@@ -221,9 +221,9 @@ class Distribution:
     def file_limits(self) -> FilesSection:
         return self._transfers.limits
 
-    def require_changeable(self, id: str) -> None:
-        """Whether its files can be changed now. NOT_FOUND, NODE_OFFLINE, NOT_SUPPORTED."""
-        self._files.link(self._state.instances.require(id).record.node, changes=True)
+    def require_changeable(self, id: str, *, modes: bool = False) -> None:
+        """Whether its files, or also their modes, can be changed now. NOT_FOUND, NODE_OFFLINE, NOT_SUPPORTED."""
+        self._files.link(self._state.instances.require(id).record.node, changes=True, modes=modes)
 
     async def change_files(
         self, id: str, change: FileChange, body: FileBody | None = None, *, caller: str

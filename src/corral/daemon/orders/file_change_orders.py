@@ -200,7 +200,13 @@ class FileChangeOrders:
         async with self._staged(root, asked) as staged, self._turn(asked):
             written = await self._done(
                 lambda abort: place_file(
-                    root, asked.path, staged, asked.sha256, condition=condition, abort=abort
+                    root,
+                    asked.path,
+                    staged,
+                    asked.sha256,
+                    condition=condition,
+                    abort=abort,
+                    mode=asked.mode & 0o777,
                 )
             )
         return InstanceFilesAnswer(

@@ -169,8 +169,8 @@ class FileDistribution(Protocol):
     @property
     def file_limits(self) -> FilesSection: ...
 
-    def require_changeable(self, id: str) -> None:
-        """Whether its files can be changed now. NOT_FOUND, NODE_OFFLINE, NOT_SUPPORTED."""
+    def require_changeable(self, id: str, *, modes: bool = False) -> None:
+        """Whether its files, or also their modes, can be changed now. NOT_FOUND, NODE_OFFLINE, NOT_SUPPORTED."""
 
     async def change_files(
         self, id: str, change: FileChange, body: FileBody | None = None, *, caller: str

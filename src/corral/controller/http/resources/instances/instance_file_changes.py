@@ -28,12 +28,16 @@ from corral.controller.modules.module_service import Modules
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
 from corral.domain.events import Draft, EventType
-from corral.domain.file_paths import check_path
+from corral.domain.file_paths import FileMode, check_path
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 
 Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 WRITE: Final = "write"
+
+
+class WriteFileQuery(InstanceFileQuery, frozen=True, kw_only=True):
+    mode: Annotated[FileMode, msgspec.Meta(description="Without: as it was, or 644.")] | None = None
 
 
 class RenameFile(RequestBody, frozen=True, kw_only=True):
@@ -71,26 +75,26 @@ class InstanceFileChangeShape(msgspec.Struct, frozen=True, kw_only=True):
     changed: bool
 
 
-def check_write(distribution: FileDistribution, call: ApiCall[None, InstanceFileQuery]) -> None:
+def check_write(distribution: FileDistribution, call: ApiCall[None, WriteFileQuery]) -> None:
     """What is wrong with the request, and whether the node can be asked at all: a body of gigabytes is not read in vain."""
     check_path(call.query.path, field="path")
-    _conditions(call, FileChange(verb=WRITE, path=call.query.path))
-    distribution.require_changeable(call.path["id"])
+    change = _write(call)
+    distribution.require_changeable(call.path["id"], modes=change.mode != 0)
 
 
 async def write_file(
     state: ClusterState,
     distribution: FileDistribution,
-    call: ApiCall[None, InstanceFileQuery],
+    call: ApiCall[None, WriteFileQuery],
     form: ReceivedForm,
 ) -> Mutation:
     body = FileBody(file=form.file, size=form.size, sha256=form.sha256)
-    change = _conditions(call, FileChange(verb=WRITE, path=call.query.path))
-    return await _changed(state, distribution, call, change, body)
+    return await _changed(state, distribution, call, _write(call), body)
 
 
-def _conditions(call: ApiCall[None, InstanceFileQuery], change: FileChange) -> FileChange:
-    """What `If-Match` and `If-None-Match` require. BAD_REQUEST."""
+def _write(call: ApiCall[None, WriteFileQuery]) -> FileChange:
+    """With what `If-Match` and `If-None-Match` require. BAD_REQUEST."""
+    change = FileChange(verb=WRITE, path=call.query.path, mode=int(call.query.mode or "0", 8))
     assert call.http is not None
     match = parse_match(call.http.header(b"if-match"))
     if match is not None:
@@ -224,6 +228,12 @@ def _paths(call: ApiCall[RenameFile | UnpackFile | DeleteFile | MakeDirectory, N
     return named
 
 
+def _written(call: ApiCall[None, WriteFileQuery]) -> dict[str, object]:
+    """What the audit has from before a write."""
+    asked: dict[str, object] = {"path": call.query.path}
+    return asked | ({"mode": call.query.mode} if call.query.mode else {})
+
+
 def _act(verb: str, handler: ActHandler, body: type[RequestBody], summary: str) -> Act:
     return Act(
         method="POST",
@@ -245,12 +255,12 @@ ROUTES: Final[tuple[Route, ...]] = (
         path="/api/v1/instances/{id}/files/content",
         permission=Permission.INSTANCES_FILES_WRITE,
         summary="Write a file of an instance: the body is its content",
-        query=InstanceFileQuery,
+        query=WriteFileQuery,
         response=InstanceFileChangeShape,
         handler=write_file,
         action="instances.files.write",
         subject=path_id,
-        details=lambda call: {"path": call.query.path},
+        details=_written,
         limit=size_limit,
         check=check_write,
         directory=spool_directory,

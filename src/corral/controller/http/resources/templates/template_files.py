@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -34,15 +34,13 @@ from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
 from corral.controller.templates import template_changes as changes
 from corral.controller.templates.library import TemplateLibrary
-from corral.domain.file_paths import check_path
+from corral.domain.file_paths import FileMode, check_path
 from corral.domain.permissions import Permission
 from corral.domain.templates import TemplateFile, TemplateManifest, template_name
 from corral.errors import Code, Rejected
 from corral.system.aio.keyed_locks import KeyedLocks
 
 _BYTES: Final = b"application/octet-stream"
-
-Mode = Literal["444", "555", "644", "755"]
 
 
 class FileQuery(TicketedQuery, frozen=True, kw_only=True):
@@ -56,7 +54,8 @@ class FilesQuery(PageQuery, frozen=True, kw_only=True):
 
 class PutFileQuery(NoteQuery, frozen=True, kw_only=True):
     mode: (
-        Annotated[Mode, msgspec.Meta(description="Without: as it was, or 644. Without w: read-only.")] | None
+        Annotated[FileMode, msgspec.Meta(description="Without: as it was, or 644. Without w: read-only.")]
+        | None
     ) = None
 
 
@@ -106,7 +105,7 @@ async def stored_file(
     source: AsyncIterator[bytes],
     *,
     note: str = "",
-    mode: Mode | None = None,
+    mode: FileMode | None = None,
     creates: bool = False,
     replaces: bool = False,
 ) -> Describe:
