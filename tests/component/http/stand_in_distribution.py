@@ -93,6 +93,9 @@ class StandInDistribution:
         if self.failure is not None:
             raise self.failure
 
+    def require_worlds(self, node: str) -> None:
+        self._ask("worlds", node)
+
     async def change_files(
         self, id: str, change: FileChange, body: FileBody | None = None, *, caller: str
     ) -> ChangedFiles:

@@ -190,6 +190,7 @@ class InstanceFileTransfers:
             archive=archive,
             max_bytes=limits.max_unpacked_bytes if archive else limits.max_bytes,
             max_files=limits.max_entries,
+            world=bool(record.home),
         )
         most = order.max_bytes + (limits.max_entries * _PER_FILE if archive else 0)
         with contextlib.ExitStack() as turn, contextlib.ExitStack() as stack:
@@ -259,6 +260,7 @@ def _order(
         max_bytes=limits.max_unpacked_bytes if change.verb == UNPACK else limits.max_bytes,
         max_entries=limits.max_entries,
         mode=change.mode,
+        world=bool(record.home),
     )
 
 

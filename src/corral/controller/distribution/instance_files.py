@@ -186,6 +186,7 @@ class InstanceFileQuestions:
                 after=request.after,
                 digest_bytes=request.digests,
                 itself=itself,
+                world=bool(record.home),
             )
             return ControllerMessage(walk_instance_files=question)
 
@@ -204,6 +205,7 @@ class InstanceFileQuestions:
                 path=path,
                 max_bytes=length,
                 offset=offset,
+                world=bool(record.home),
             )
             return ControllerMessage(read_instance_file=question)
 
@@ -238,6 +240,16 @@ class InstanceFileQuestions:
                 field="mode",
             )
         return link
+
+    def require_worlds(self, node_id: NodeId) -> None:
+        """Whether the directories of static instances that never ran there can be filled. NODE_OFFLINE, NOT_SUPPORTED."""
+        if not self.link(node_id, changes=True).facts.supports.worlds:
+            raise Rejected(
+                Code.NOT_SUPPORTED,
+                f"the daemon of node '{node_id}' has files only of instances that have run there",
+                hint="update it",
+                field="node",
+            )
 
     def new_request(self) -> str:
         return new_id("files", self._entropy)

@@ -225,6 +225,10 @@ class Distribution:
         """Whether its files, or also their modes, can be changed now. NOT_FOUND, NODE_OFFLINE, NOT_SUPPORTED."""
         self._files.link(self._state.instances.require(id).record.node, changes=True, modes=modes)
 
+    def require_worlds(self, node: str) -> None:
+        """See `InstanceFileQuestions.require_worlds`."""
+        self._files.require_worlds(NodeId(node))
+
     async def change_files(
         self, id: str, change: FileChange, body: FileBody | None = None, *, caller: str
     ) -> ChangedFiles:

@@ -56,6 +56,7 @@ from corral.controller.http.resources.instances import (
     instances,
     runs,
     sent_commands,
+    worlds,
 )
 from corral.controller.http.resources.modules import (
     capabilities,
@@ -113,6 +114,7 @@ ROUTES: Final[tuple[Route, ...]] = with_description(
         *instance_patches.ROUTES,
         *instance_files.ROUTES,
         *instance_file_changes.ROUTES,
+        *worlds.ROUTES,
         *runs.ROUTES,
         *console_pages.ROUTES,
         *consoles.ROUTES,

@@ -57,6 +57,8 @@ CHANGE_SECONDS: Final = 180.0
 """How long a change may take once its content is here; the controller waits as long."""
 OPEN_SECONDS: Final = 300.0
 """How long a file may be digested, or a directory packed, before it is sent; the controller waits as long."""
+_MAKING: Final = frozenset({"write", "mkdir"})
+"""Verbs that make the directory of a static instance that has none."""
 _log = structlog.get_logger("corral.daemon.orders")
 
 T = TypeVar("T")
@@ -176,7 +178,10 @@ class FileChangeOrders:
         """PATH_REFUSED, FileChanged, NOT_FOUND, ALREADY_EXISTS, DISK_FULL, …; OSError. Then nothing is changed; after
         an archive that could be unpacked in part only, the refusal says so."""
         require(asked)
-        root = await asyncio.to_thread(instance_directory, self._supervisor, self._directories, asked)
+        make = asked.verb in _MAKING
+        root = await asyncio.to_thread(
+            instance_directory, self._supervisor, self._directories, asked, make=make
+        )
         verbs = {
             "write": self._write,
             "rename": self._rename,

@@ -18,6 +18,7 @@ from corral.daemon.prepare.working_directories import WorkingDirectories
 from corral.daemon.runs.run_messages import cut
 from corral.daemon.supervise.supervisor import InstanceSupervisor
 from corral.domain.file_paths import MOST_DIGESTED
+from corral.domain.ids import instance_id
 from corral.errors import Bug, Code, CorralError, Rejected
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
@@ -46,6 +47,9 @@ class FileQuestion(Protocol):
 
     @property
     def group(self) -> str: ...
+
+    @property
+    def world(self) -> bool: ...
 
 
 class FileOrders:
@@ -124,8 +128,15 @@ class FileOrders:
         require(asked)
         return instance_directory(self._supervisor, self._directories, asked)
 
+    def _is_new_world(self, asked: WalkInstanceFiles) -> bool:
+        """Whether it is of a static instance that has neither a run nor a directory here."""
+        known = self._supervisor.instances.find(asked.instance_id) is not None
+        return asked.world and not known and not self._directories.present(instance_id(asked.instance_id))
+
     async def walk(self, asked: WalkInstanceFiles) -> InstanceFileTree:
         """NOT_FOUND, PATH_REFUSED, MISSING_FIELD, TIMEOUT; OSError."""
+        if not asked.path and self._is_new_world(asked):
+            return InstanceFileTree()
         directory = self._directory(asked)
         bounds = WalkBounds(
             entries=asked.max_entries,
@@ -158,20 +169,37 @@ def _walked(walk: FileWalk, directory: pathlib.Path, asked: WalkInstanceFiles) -
 
 
 def instance_directory(
-    supervisor: InstanceSupervisor, directories: WorkingDirectories, asked: FileQuestion
+    supervisor: InstanceSupervisor,
+    directories: WorkingDirectories,
+    asked: FileQuestion,
+    *,
+    make: bool = False,
 ) -> pathlib.Path:
-    """The directory of the run that is meant: by the node's own record, not by the query. NOT_FOUND. Blocks for a moment."""
+    """The directory of the run that is meant: by the node's own record, not by the query, unless it has none and the
+    query is about a static instance. `make`: such a directory is made where there is nothing. NOT_FOUND; OSError. Blocks for a
+    moment."""
+    if asked.world and supervisor.instances.find(asked.instance_id) is None:
+        return _world(directories, instance_id(asked.instance_id), make=make)
     order = supervisor.expect(asked.instance_id, 0).order
     if asked.group != order.group:
         raise Rejected(
             Code.NOT_FOUND,
             f"instance '{order.instance_id}' is of group '{order.group}', not '{asked.group[:80]}'",
         )
-    directory = directories.path(order.instance_id, static=order.static)
+    return _present(directories.path(order.instance_id, static=order.static), order.instance_id)
+
+
+def _world(directories: WorkingDirectories, id: str, *, make: bool) -> pathlib.Path:
+    if make and not directories.present(id):
+        directories.make_world(id)
+    return _present(directories.path(id, static=True), id)
+
+
+def _present(directory: pathlib.Path, id: str) -> pathlib.Path:
     if not is_tree(directory):
         raise Rejected(
             Code.NOT_FOUND,
-            f"instance '{order.instance_id}' has no files on this node",
+            f"instance '{id}' has no files on this node",
             hint="they go some time after its end, unless its group is static",
         )
     return directory

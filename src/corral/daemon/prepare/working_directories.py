@@ -118,6 +118,10 @@ class WorkingDirectories:
         self.hold(instance_id, incarnation)
         return path
 
+    def make_world(self, instance_id: str) -> None:
+        """An empty static directory for an instance that has not been started, which then gets it as it is. OSError."""
+        (self.static / instance_id).mkdir(mode=_MODE, exist_ok=True)
+
     def make_static(self, instance_id: str, user: WorkloadUser, run_directory: pathlib.Path) -> pathlib.Path:
         """Make a static directory, without any file of ours in it. Blocks for a moment."""
         self.take_over(instance_id, run_directory)

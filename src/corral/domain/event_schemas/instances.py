@@ -132,6 +132,13 @@ class InstancePromotedData(InstancePlaceData, frozen=True, kw_only=True):
     decision: Decision
 
 
+class InstanceReservedData(InstancePlaceData, frozen=True, kw_only=True):
+    """Why a static instance has its place before it runs."""
+
+    reason: Reason
+    decision: Decision
+
+
 class InstanceCommandData(InstancePlaceData, frozen=True, kw_only=True):
     """What was typed."""
 
@@ -173,6 +180,10 @@ class InstanceFileChangedData(InstancePlaceData, frozen=True, kw_only=True):
 _T = EventType
 SCHEMAS: Final[Mapping[EventType, EventSchema]] = {
     _T.INSTANCE_SCHEDULED: EventSchema("A run was decided and placed.", InstanceRunData),
+    _T.INSTANCE_RESERVED: EventSchema(
+        "A static instance got its place on a node, and stays stopped until it is started by hand.",
+        InstanceReservedData,
+    ),
     _T.INSTANCE_PREPARING: EventSchema("The node prepares a run.", InstanceRunData),
     _T.INSTANCE_STAGE: EventSchema(
         "A start takes a while: a step of its preparation lasts longer than a quarter of a second, or it waits for "

@@ -81,6 +81,7 @@ EVENT_DATA: Final[Mapping[EventType, Mapping[str, FieldClass]]] = {
     EventType.CRASH_LOOP_STARTED: fields(open="until strikes decision", text="reason"),
     EventType.CRASH_LOOP_ENDED: fields(open="by decision"),
     EventType.INSTANCE_SCHEDULED: _RUN,
+    EventType.INSTANCE_RESERVED: fields(open="group node decision", text="reason"),
     EventType.INSTANCE_PREPARING: _RUN,
     EventType.INSTANCE_STAGE: fields(open="group node incarnation stage", text="reason"),
     EventType.INSTANCE_STARTING: _RUN,

@@ -172,6 +172,9 @@ class FileDistribution(Protocol):
     def require_changeable(self, id: str, *, modes: bool = False) -> None:
         """Whether its files, or also their modes, can be changed now. NOT_FOUND, NODE_OFFLINE, NOT_SUPPORTED."""
 
+    def require_worlds(self, node: str) -> None:
+        """Whether a node has files of static instances that never ran there. NODE_OFFLINE, NOT_SUPPORTED."""
+
     async def change_files(
         self, id: str, change: FileChange, body: FileBody | None = None, *, caller: str
     ) -> ChangedFiles:
