@@ -2,95 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
+import os
 import pathlib
 import subprocess
-import sys
-import tarfile
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from people import Person
-from stand_in_controller import Answer, File, Request, StandIn, refused
+from stand_in_controller import File, StandIn, refused
+from stand_in_directory import AT, LOG, Directory, archive, editor, sha256
 
 Corral = Callable[..., subprocess.CompletedProcess[str]]
 
-AT = "/api/v1/instances/lobby-1/files"
-LOG = {
-    "path": "logs/latest.log",
-    "kind": "file",
-    "size": 42,
-    "modified_at": "2026-01-01T00:00:00Z",
-    "mode": "0644",
-    "digest": None,
-    "binary": None,
-    "origin": "template",
-    "template": "base",
-    "template_version": 14,
-}
 LINK = {**LOG, "path": "logs/\x1b[2Jodd", "kind": "link", "size": 3, "modified_at": None, "template": None}
-
-
-def sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-class Directory:
-    """The files of an instance, behind the API's routes; `meanwhile` is called before a write, once."""
-
-    def __init__(self, server: StandIn, **files: bytes) -> None:
-        self.files = dict(files)
-        self.meanwhile: Callable[[], object] = lambda: None
-        server.answers["GET", AT] = self._list
-        server.answers["GET", f"{AT}/content"] = self._read
-        server.answers["GET", f"{AT}/stat"] = self._stat
-        server.answers["PUT", f"{AT}/content"] = self._write
-
-    def _entry(self, path: str) -> dict[str, Any]:
-        content = self.files[path]
-        return {**LOG, "path": path, "size": len(content), "digest": sha256(content)}
-
-    def _list(self, request: Request) -> Answer:
-        after = request.query.get("cursor", "")
-        names = sorted(name for name in self.files if name > after)
-        page = {"items": [self._entry(name) for name in names[:2]], "truncated": False}
-        return 200, {**page, "next": names[1] if len(names) > 2 else None}
-
-    def _read(self, request: Request) -> Answer:
-        found = self.files.get(request.query["path"])
-        return refused(404, "NOT_FOUND", "no such file") if found is None else File(found, tag=sha256(found))
-
-    def _stat(self, request: Request) -> Answer:
-        return 200, self._entry(request.query["path"])
-
-    def _write(self, request: Request) -> Answer:
-        path, meanwhile = request.query["path"], self.meanwhile
-        self.meanwhile = lambda: None
-        meanwhile()
-        there = self.files.get(path)
-        match = request.headers.get("If-Match", "").strip('"')
-        if (match and (there is None or sha256(there) != match)) or (
-            request.headers.get("If-None-Match") == "*" and there is not None
-        ):
-            found = {"digest": sha256(there)} if there is not None else {}
-            return refused(412, "FILE_CHANGED", f"'{path}' has another content", **found)
-        body = request.body if isinstance(request.body, bytes) else b""
-        self.files[path] = body
-        return 200, {
-            "id": "lobby-1",
-            "path": path,
-            "digest": sha256(body),
-            "size": len(body),
-            "changed": True,
-        }
-
-
-def editor(script: str) -> str:
-    """Runs Python with the file as `path`."""
-    return f'{sys.executable} -c "import pathlib, sys; path = pathlib.Path(sys.argv[1]); {script}"'
 
 
 def test_files_are_listed_and_what_is_left_out_is_said(corral: Corral, server: StandIn) -> None:
@@ -236,16 +161,6 @@ def test_a_file_or_a_directory_is_pulled(corral: Corral, server: StandIn, scratc
     assert corral("instance", "pull", "lobby-1", "conf", str(scratch)).returncode == 0
     assert (scratch / "conf").read_bytes() == b"one"
     server.answers["GET", f"{AT}/stat"] = (200, {**LOG, "path": "world", "kind": "directory"})
-
-    def archive(*names: str) -> File:
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-            for name in names:
-                entry = tarfile.TarInfo(name)
-                entry.size, entry.mode = 1, 0o755
-                tar.addfile(entry, io.BytesIO(b"x"))
-        return File(packed.getvalue(), kind="application/gzip")
-
     server.answers["GET", f"{AT}/archive"] = archive("a", "sub/b")
     pulled = corral("instance", "pull", "lobby-1", "world", str(scratch / "out"))
     assert "2 files fetched" in pulled.stdout, pulled.stderr
