@@ -171,7 +171,7 @@ def edit_file(session: ApiSession, name: str, path: str, note: str | None) -> No
     Refused when the template was changed meanwhile; what you wrote is then kept in a file.
     """
     from corral.cli.api.transfers import save
-    from corral.cli.terminal.editor import keep_text, run_editor
+    from corral.cli.terminal.editor import kept_text, run_editor
 
     found = session.client.get(template_path(name))
     with tempfile.TemporaryDirectory(prefix="corral-edit-") as directory:
@@ -179,13 +179,10 @@ def edit_file(session: ApiSession, name: str, path: str, note: str | None) -> No
         response = session.client.download(file_path(name, path), {"version": found["version"]})
         save(response, str(file), what=path)
         before = file.read_bytes()
-        run_editor(file)
-        if file.read_bytes() == before:
-            show_done(session.output, {**found, "unchanged": True}, "nothing was changed", name="name")
-            return
-        try:
+        with kept_text(file, before=before):
+            run_editor(file)
+            if file.read_bytes() == before:
+                show_done(session.output, {**found, "unchanged": True}, "nothing was changed", name="name")
+                return
             made = _put(session, name, path, file, {"note": note}, revision=found["revision"])
-        except BaseException:
-            keep_text(file)
-            raise
     show_done(session.output, made, _changed(name, made), name="name")

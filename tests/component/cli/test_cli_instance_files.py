@@ -197,7 +197,92 @@ async def test_somebody_at_a_terminal_chooses_what_becomes_of_two_texts(
         VISUAL="",
         TMPDIR=str(tmp_path),
     )
-    code, seen = await person.talk("instance", "edit", "lobby-1", "conf", answers=[("or abort", choice)])
+    answers = [("both, or abort", choice), *([("again, or abort", "write")] if choice == "merge" else [])]
+    code, seen = await person.talk("instance", "edit", "lobby-1", "conf", answers=answers)
     assert there.files["conf"] == expected
     assert code == (1 if choice == "abort" else 0), seen
     assert ("is kept in" in seen) == (choice == "abort")
+
+
+@pytest.mark.parametrize("choice", ["write", "edit", "abort"])
+async def test_marks_of_a_merge_are_written_only_if_somebody_says_so(
+    server: StandIn, tmp_path: pathlib.Path, choice: str
+) -> None:
+    there = Directory(server, conf=b"one\ntwo\n")
+    there.meanwhile = lambda: there.files.update(conf=b"server's\ntwo\n")
+    script = tmp_path / "editor"  # the second time nothing is changed, the third time the marks are removed
+    script.write_text(
+        f'#!/bin/sh\nif [ -e {tmp_path}/second ]; then echo settled > "$1"; '
+        f"elif [ -e {tmp_path}/first ]; then touch {tmp_path}/second; "
+        f'else sed -i s/one/mine/ "$1"; touch {tmp_path}/first; fi\n'
+    )
+    script.chmod(0o755)
+    person = Person(
+        tmp_path / "home",
+        CORRAL_URL=server.url,
+        CORRAL_TOKEN="corral_test_0123456789abcdef",
+        EDITOR=str(script),
+        VISUAL="",
+        TMPDIR=str(tmp_path),
+    )
+    answers = [("both, or abort", "merge"), ("still has marks", choice)]
+    code, seen = await person.talk("instance", "edit", "lobby-1", "conf", answers=answers)
+    assert code == (1 if choice == "abort" else 0), seen
+    if choice == "write":
+        assert b"<<<<<<< yours\nmine\n" in there.files["conf"]
+    else:
+        assert there.files["conf"] == (b"settled\n" if choice == "edit" else b"server's\ntwo\n")
+    kept = [file.read_bytes() for file in tmp_path.glob("corral-kept-*/conf")]
+    assert [b"mine\n" in text for text in kept] == ([True] if choice == "abort" else [])
+
+
+@pytest.mark.parametrize("fault", ["no answer", "node away", "editor fails again", "not allowed any more"])
+async def test_an_edit_that_fails_at_any_point_keeps_the_text(
+    server: StandIn, tmp_path: pathlib.Path, fault: str
+) -> None:
+    there = Directory(server, conf=b"one\n")
+
+    def meanwhile() -> None:
+        there.files["conf"] = b"server's\n"
+        if fault == "node away":
+            server.answers["GET", f"{AT}/content"] = refused(
+                503, "NODE_OFFLINE", "node 'n1' is not connected"
+            )
+        elif fault == "not allowed any more":
+            server.answers["PUT", f"{AT}/content"] = refused(403, "FORBIDDEN", "you may not")
+
+    there.meanwhile = meanwhile
+    edits = tmp_path / "edits"
+    script = tmp_path / "editor"
+    script.write_text(f'#!/bin/sh\necho mine >> "$1"\n[ ! -e {edits} ] || exit 3\n')
+    if fault == "editor fails again":
+        script.write_text(script.read_text() + f"touch {edits}\n")
+    script.chmod(0o755)
+    person = Person(
+        tmp_path / "home",
+        CORRAL_URL=server.url,
+        CORRAL_TOKEN="corral_test_0123456789abcdef",
+        EDITOR=str(script),
+        VISUAL="",
+        TMPDIR=str(tmp_path),
+    )
+    answer = {"no answer": "\x04", "not allowed any more": "overwrite"}.get(fault, "merge")
+    code, seen = await person.talk("instance", "edit", "lobby-1", "conf", answers=[("or abort", answer)])
+    assert code == 1, seen
+    assert there.files["conf"] == b"server's\n"
+    (kept,) = tmp_path.glob("corral-kept-*/conf")
+    assert b"mine\n" in kept.read_bytes()
+    assert str(kept) in "".join(seen.split())
+
+
+def test_a_text_is_kept_when_the_editor_itself_fails(
+    corral: Corral, server: StandIn, tmp_path: pathlib.Path
+) -> None:
+    Directory(server, conf=b"one")
+    env = {"EDITOR": editor("path.write_text('mine'); sys.exit(1)"), "VISUAL": "", "TMPDIR": str(tmp_path)}
+    assert corral("instance", "edit", "lobby-1", "conf", **env).returncode == 1
+    (kept,) = tmp_path.glob("corral-kept-*/conf")
+    assert kept.read_bytes() == b"mine"
+    env["EDITOR"] = editor("sys.exit(1)")
+    assert corral("instance", "edit", "lobby-1", "conf", **env).returncode == 1
+    assert list(tmp_path.glob("corral-kept-*/conf")) == [kept], "an unchanged text is not kept"

@@ -9,7 +9,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NoReturn
 
 import click
 
@@ -29,6 +29,8 @@ MODES: Final = (PLAIN, EXECUTABLE, "444", "555")
 UNPACK_SECONDS: Final = 200.0
 _BLOCK: Final = 256 * 1024
 _CHOICES: Final = ("overwrite", "merge", "abort")
+_MERGED_CHOICES: Final = ("write", "edit", "abort")
+_MARKS: Final = (b"<<<<<<< yours", b"||||||| before", b">>>>>>> theirs")
 
 if_match_option = click.option(
     "--if-match",
@@ -161,47 +163,68 @@ class _Edit:
         self._theirs = directory / f"{name}.theirs"
 
     def run(self) -> Any:
-        from corral.cli.terminal.editor import keep_text, run_editor
+        from corral.cli.terminal.editor import kept_text, run_editor
 
         digest = self._read(self._mine)
-        self._base.write_bytes(self._mine.read_bytes())
-        run_editor(self._mine)
-        if self._mine.read_bytes() == self._base.read_bytes():
-            return {"id": self._id, "path": self._path, "digest": digest, "changed": False}
-        headers = condition(digest)
+        before = self._mine.read_bytes()
+        self._base.write_bytes(before)
+        with kept_text(self._mine, before=before):
+            run_editor(self._mine)
+            if self._mine.read_bytes() == before:
+                return {"id": self._id, "path": self._path, "digest": digest, "changed": False}
+            return self._send(condition(digest))
+
+    def _send(self, headers: dict[str, str]) -> Any:
         while True:
             try:
                 with self._mine.open("rb") as file:
                     return send(self._session, self._id, self._path, file, headers)
             except CommandRefused as refusal:
                 if refusal.code != CHANGED:
-                    keep_text(self._mine)
                     raise
                 headers = self._settle(refusal)
-            except BaseException:
-                keep_text(self._mine)
-                raise
 
     def _settle(self, refusal: CommandRefused) -> dict[str, str]:
         """What the next attempt requires; raises the refusal when there is none."""
-        from corral.cli.terminal.editor import keep_text, run_editor
-
         choice = _choice(refusal)
         if choice == "abort":
-            kept = keep_text(self._mine)
-            there = f" --if-match {refusal.digest}" if refusal.digest else ""
-            refusal.hint = (
-                f"nothing was written; look at it with 'corral instance cat {self._id} {self._path}', then "
-                f"'corral instance put {self._id} {self._path} {kept}{there}'"
-            )
-            raise refusal
+            self._abort(refusal, refusal.digest)
         if choice == "overwrite":
             return condition(refusal.digest or "none")
         digest = self._read(self._theirs)
         merge(self._mine, self._base, self._theirs)
         self._base.write_bytes(self._theirs.read_bytes())
-        run_editor(self._mine)
+        self._edit_merged(refusal, digest)
         return condition(digest)
+
+    def _edit_merged(self, refusal: CommandRefused, digest: str) -> None:
+        """Until it is as somebody wants it: what still has marks, or was left as it was merged, is written only if that is said."""
+        from corral.cli.terminal.editor import run_editor
+
+        choice = "edit"
+        while choice == "edit":
+            before = self._mine.read_bytes()
+            run_editor(self._mine)
+            if has_marks(text := self._mine.read_bytes()):
+                choice = _merged_choice("the text still has marks of the merge")
+            elif text == before:
+                choice = _merged_choice("the merged text was not changed")
+            else:
+                return
+        if choice == "abort":
+            self._abort(refusal, digest)
+
+    def _abort(self, refusal: CommandRefused, digest: str) -> NoReturn:
+        """Keep the text and raise the refusal. `digest`: of the file that is there; empty: there is none."""
+        from corral.cli.terminal.editor import keep_text
+
+        kept = keep_text(self._mine)
+        there = f" --if-match {digest}" if digest else ""
+        refusal.hint = (
+            f"nothing was written; look at it with 'corral instance cat {self._id} {self._path}', then "
+            f"'corral instance put {self._id} {self._path} {kept}{there}'"
+        )
+        raise refusal
 
     def _read(self, target: pathlib.Path) -> str:
         """Fetch the file; its digest."""
@@ -223,6 +246,21 @@ def _choice(refusal: CommandRefused) -> str:
     return chosen
 
 
+def _merged_choice(why: str) -> str:
+    if not sys.stdin.isatty():
+        return "abort"
+    note(why)
+    chosen: str = click.prompt(
+        "write it, edit it again, or abort", type=click.Choice(_MERGED_CHOICES), default="edit", err=True
+    )
+    return chosen
+
+
+def has_marks(text: bytes) -> bool:
+    """Whether a line of it begins as those do that `merge` puts around what both changed."""
+    return any(line.startswith(_MARKS) for line in text.splitlines())
+
+
 def merge(mine: pathlib.Path, base: pathlib.Path, theirs: pathlib.Path) -> None:
     """Put their changes into `mine`; where both changed the same lines it has both, between marks. Without git or diff3 all
     of it is between marks."""
@@ -235,10 +273,17 @@ def merge(mine: pathlib.Path, base: pathlib.Path, theirs: pathlib.Path) -> None:
         except OSError:
             continue
         if 0 <= merged.returncode < 128:
-            mine.write_bytes(merged.stdout)
+            _replace(mine, merged.stdout)
             return
     both = (b"<<<<<<< yours\n", mine.read_bytes(), b"\n=======\n", theirs.read_bytes(), b"\n>>>>>>> theirs\n")
-    mine.write_bytes(b"".join(both))
+    _replace(mine, b"".join(both))
+
+
+def _replace(file: pathlib.Path, content: bytes) -> None:
+    """The former text is there until the new one is whole."""
+    new = file.with_name(f"{file.name}.merged")
+    new.write_bytes(content)
+    new.replace(file)
 
 
 @click.command("rm")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import shlex
 import tempfile
+from collections.abc import Iterator
 
 from corral.cli.failure import CommandFailure, note
 
@@ -32,3 +34,14 @@ def keep_text(file: pathlib.Path) -> pathlib.Path:
     kept = shutil.move(file, pathlib.Path(tempfile.mkdtemp(prefix="corral-kept-")) / file.name)
     note(f"what you wrote is kept in {kept}")
     return pathlib.Path(kept)
+
+
+@contextlib.contextmanager
+def kept_text(file: pathlib.Path, *, before: bytes) -> Iterator[None]:
+    """Whatever fails meanwhile, an interruption as well: keep the user's text, unless it is as before or kept already."""
+    try:
+        yield
+    except BaseException:
+        if file.exists() and file.read_bytes() != before:
+            keep_text(file)
+        raise
