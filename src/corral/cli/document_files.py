@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from corral.cli.failure import WrongUsage
+from corral.cli.terminal.standard_input import refuse_lines_of_console
 from corral.system.document_limits import MOST_BYTES, MalformedDocument, ValueTally
 from corral.system.document_sets import bodies_in, shown_file
 
@@ -33,6 +34,7 @@ def read_documents(path: str) -> list[dict[str, Any]]:
 
 def _content(path: str) -> bytes:
     if path == "-":
+        refuse_lines_of_console()
         content = sys.stdin.buffer.read(MOST_BYTES + 1)
     else:
         with pathlib.Path(path).open("rb") as file:

@@ -176,6 +176,25 @@ def test_standard_input_is_put(corral: Corral, server: StandIn) -> None:
     assert there.files == {"a": b"from a pipe"}
 
 
+def test_what_comes_through_a_named_pipe_is_put(
+    corral: Corral, server: StandIn, scratch: pathlib.Path
+) -> None:
+    there = Directory(server)
+    os.mkfifo(scratch / "pipe")
+    with subprocess.Popen(["/bin/sh", "-c", 'printf content > "$0"', str(scratch / "pipe")]):
+        put = corral("instance", "put", "lobby-1", "a", str(scratch / "pipe"))
+    assert (put.returncode, there.files) == (0, {"a": b"content"}), put.stderr
+
+
+@pytest.mark.parametrize("source", ["", "-", "/dev/stdin"])
+def test_lines_of_the_console_are_not_taken_for_a_file(corral: Corral, server: StandIn, source: str) -> None:
+    there = Directory(server, conf=b"one")
+    shell = corral("console", input=f"instance put lobby-1 conf {source}\ninstance cat lobby-1 conf\n")
+    assert shell.returncode == 2
+    assert "has the lines of the console" in shell.stderr
+    assert (shell.stdout, there.files) == ("one", {"conf": b"one"}), "and the next line is run"
+
+
 @pytest.mark.parametrize(
     ("choice", "expected"),
     [

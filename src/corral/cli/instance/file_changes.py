@@ -19,6 +19,7 @@ from corral.cli.failure import CommandRefused, WrongUsage, note
 from corral.cli.instance.waits import INSTANCES
 from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import show_done
+from corral.cli.terminal.standard_input import refuse_lines_of_console
 from corral.errors import counted
 
 CHANGED: Final = "FILE_CHANGED"
@@ -118,11 +119,8 @@ def send(
 def opened_source(source: str) -> Iterator[IO[bytes]]:
     """A file to be sent. What comes through a pipe is gathered on disk first: its size is told before."""
     if source == "-":
-        with tempfile.TemporaryFile(prefix="corral-put-") as gathered:
-            while block := sys.stdin.buffer.read(_BLOCK):
-                gathered.write(block)
-            gathered.flush()
-            gathered.seek(0)
+        refuse_lines_of_console()
+        with _gathered(sys.stdin.buffer) as gathered:
             yield gathered
         return
     try:
@@ -130,6 +128,22 @@ def opened_source(source: str) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise WrongUsage(f"cannot read {source}: {error.strerror}") from error
     with file:
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            yield file
+            return
+        if os.path.samestat(os.fstat(file.fileno()), os.fstat(sys.stdin.fileno())):
+            refuse_lines_of_console()
+        with _gathered(file) as gathered:
+            yield gathered
+
+
+@contextlib.contextmanager
+def _gathered(stream: IO[bytes]) -> Iterator[IO[bytes]]:
+    with tempfile.TemporaryFile(prefix="corral-put-") as file:
+        while block := stream.read(_BLOCK):
+            file.write(block)
+        file.flush()
+        file.seek(0)
         yield file
 
 

@@ -37,6 +37,7 @@ from corral.cli.module.views import (
 )
 from corral.cli.terminal.confirmation import confirm, yes_option
 from corral.cli.terminal.output import Item, show_done, show_list, show_one
+from corral.cli.terminal.standard_input import refuse_lines_of_console
 from corral.cli.terminal.values import pairs
 from corral.domain.modules.verbs import VERBS, Verb
 
@@ -292,6 +293,8 @@ def _value(key: str, text: str) -> Any:
 def _read(path: str) -> dict[str, Any]:
     from corral.modules.manifest.text_nodes import NotReadable, plain, read_yaml
 
+    if path == "-":
+        refuse_lines_of_console()
     try:
         text = sys.stdin.read() if path == "-" else pathlib.Path(path).expanduser().read_text("utf-8")
         settings = plain(read_yaml(text))
