@@ -156,6 +156,18 @@ def test_only_what_differs_is_pushed(corral: Corral, server: StandIn, scratch: p
     assert there.files["p/other"] == b"newer"
 
 
+def test_a_push_waits_where_there_are_too_many_requests(
+    corral: Corral, server: StandIn, scratch: pathlib.Path
+) -> None:
+    there = Directory(server)
+    write, refusals = server.answers["PUT", f"{AT}/content"], [refused(429, "RATE_LIMITED", "slower")]
+    server.answers["PUT", f"{AT}/content"] = lambda request: refusals.pop() if refusals else write(request)
+    (scratch / "source").mkdir()
+    (scratch / "source/a").write_bytes(b"content")
+    pushed = corral("instance", "push", "lobby-1", str(scratch / "source"), ".")
+    assert (pushed.returncode, there.files) == (0, {"a": b"content"}), pushed.stderr
+
+
 def test_a_file_or_a_directory_is_pulled(corral: Corral, server: StandIn, scratch: pathlib.Path) -> None:
     Directory(server, conf=b"one")
     assert corral("instance", "pull", "lobby-1", "conf", str(scratch)).returncode == 0
@@ -168,6 +180,47 @@ def test_a_file_or_a_directory_is_pulled(corral: Corral, server: StandIn, scratc
     server.answers["GET", f"{AT}/archive"] = archive("../escaped")
     assert corral("instance", "pull", "lobby-1", ".", str(scratch / "out")).returncode == 1
     assert not (scratch / "escaped").exists()
+
+
+def test_what_is_executable_stays_so_in_both_directions(
+    corral: Corral, server: StandIn, scratch: pathlib.Path
+) -> None:
+    there = Directory(server, **{"p/run": b"run", "p/plain": b"plain", "p/secret": b"old"})
+    there.modes = {"p/plain": "755", "p/secret": "600"}
+    source = scratch / "source"
+    source.mkdir()
+    for name, content in (("run", b"run"), ("plain", b"plain"), ("secret", b"new"), ("new", b"new")):
+        (source / name).write_bytes(content)
+    (source / "run").chmod(0o700)
+    (source / "new").chmod(0o755)
+    pushed = corral("instance", "push", "lobby-1", str(source), "p")
+    assert "4 files sent" in pushed.stdout, pushed.stderr
+    assert there.modes == {"p/run": "755", "p/plain": "644", "p/secret": "600", "p/new": "755"}
+    assert "0 files sent, 4 as before" in corral("instance", "push", "lobby-1", str(source), "p").stdout
+    corral("instance", "put", "lobby-1", "tool", str(source / "run"))
+    corral("instance", "put", "lobby-1", "other", str(source / "run"), "--mode", "444")
+    corral("instance", "put", "lobby-1", "plain", str(source / "plain"))
+    assert (there.modes["tool"], there.modes["other"], there.modes.get("plain")) == ("755", "444", None)
+    assert corral("instance", "pull", "lobby-1", "tool", str(scratch / "fetched")).returncode == 0
+    assert os.access(scratch / "fetched", os.X_OK)
+    assert corral("instance", "pull", "lobby-1", "plain", str(scratch / "fetched-plain")).returncode == 0
+    assert not os.access(scratch / "fetched-plain", os.X_OK)
+
+
+def test_a_node_that_knows_no_modes_gets_the_file_and_that_is_said(
+    corral: Corral, server: StandIn, scratch: pathlib.Path
+) -> None:
+    there = Directory(server)
+    there.knows_modes = False
+    (scratch / "run").write_bytes(b"run")
+    (scratch / "run").chmod(0o755)
+    put = corral("instance", "put", "lobby-1", "run", str(scratch / "run"))
+    assert put.returncode == 0, put.stderr
+    assert "has not got the mode 755" in put.stderr
+    assert there.files == {"run": b"run"}
+    asked = corral("instance", "put", "lobby-1", "run", str(scratch / "run"), "--mode", "555")
+    assert (asked.returncode, there.files) == (1, {"run": b"run"})
+    assert "cannot be told the mode" in asked.stderr
 
 
 def test_standard_input_is_put(corral: Corral, server: StandIn) -> None:

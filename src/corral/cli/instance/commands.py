@@ -22,7 +22,8 @@ from corral.cli.instance.file_changes import (
     remove_file,
     unpack,
 )
-from corral.cli.instance.file_trees import pull, push
+from corral.cli.instance.file_pushes import push
+from corral.cli.instance.file_trees import pull
 from corral.cli.instance.files import files, get_file, plan, save
 from corral.cli.instance.output import console, download, logs, search
 from corral.cli.instance.runs import runs

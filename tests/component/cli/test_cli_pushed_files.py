@@ -1,0 +1,158 @@
+"""`corral instance push|pull`: nothing is replaced, here or there, that was not compared or named."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from stand_in_controller import Answer, Request, StandIn, refused
+from stand_in_directory import AT, LOG, Directory, archive, sha256
+
+Corral = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def source(scratch: pathlib.Path) -> pathlib.Path:
+    made = scratch / "source"
+    made.mkdir()
+    return made
+
+
+def writes(server: StandIn) -> dict[str, tuple[str | None, str | None]]:
+    """What each write required: If-Match, If-None-Match."""
+    return {
+        each.query["path"]: (each.headers.get("If-Match"), each.headers.get("If-None-Match"))
+        for each in server.requests
+        if each.method == "PUT"
+    }
+
+
+@pytest.mark.parametrize("stat_digests", [1 << 30, 4], ids=["of the size of a stat", "larger than that"])
+def test_a_large_file_is_compared_and_replaced_only_by_its_digest(
+    corral: Corral, server: StandIn, source: pathlib.Path, stat_digests: int
+) -> None:
+    there = Directory(server, same=b"large, the same", other=b"large, old", size=b"of another size")
+    there.listed_digests, there.stat_digests = 4, stat_digests
+    for name, content in (("same", b"large, the same"), ("other", b"large, new"), ("size", b"longer" * 9)):
+        (source / name).write_bytes(content)
+    pushed = corral("instance", "push", "lobby-1", str(source), ".")
+    assert "2 files sent, 1 as before" in pushed.stdout, pushed.stderr
+    assert writes(server) == {
+        "other": (f'"{sha256(b"large, old")}"', None),
+        "size": (f'"{sha256(b"of another size")}"', None),
+    }
+    assert there.files["size"] == b"longer" * 9
+
+
+def test_a_large_file_that_was_changed_since_it_was_listed_is_not_replaced(
+    corral: Corral, server: StandIn, source: pathlib.Path
+) -> None:
+    there = Directory(server, world=b"large, old")
+    there.listed_digests = there.stat_digests = 4
+    listing = server.answers["GET", AT]
+
+    def listed(request: Request) -> Answer:
+        answer: Answer = listing(request)
+        there.files["world"] = b"large, and saved by the server"
+        return answer
+
+    server.answers["GET", AT] = listed
+    (source / "world").write_bytes(b"large, new")
+    push = ("instance", "push", "lobby-1", str(source), ".")
+    failed = corral(*push)
+    assert failed.returncode == 1
+    assert "was changed there meanwhile" in failed.stderr
+    assert there.files["world"] == b"large, and saved by the server"
+    assert corral(*push, "--force").returncode == 0
+    assert there.files["world"] == b"large, new"
+
+
+def test_a_file_too_large_to_be_compared_is_replaced_only_by_force(
+    corral: Corral, server: StandIn, source: pathlib.Path
+) -> None:
+    there = Directory(server, world=b"large, old")
+    there.listed_digests = there.stat_digests = there.most = 4
+    (source / "world").write_bytes(b"large, new")
+    push = ("instance", "push", "lobby-1", str(source), ".")
+    failed = corral(*push)
+    assert failed.returncode == 1
+    assert "--force writes over it unseen" in failed.stderr
+    assert there.files["world"] == b"large, old"
+    assert corral(*push, "--force").returncode == 0
+    assert there.files["world"] == b"large, new"
+
+
+def test_one_file_is_pushed_over_what_was_there_when_the_push_began(
+    corral: Corral, server: StandIn, source: pathlib.Path
+) -> None:
+    there = Directory(server, conf=b"old")
+    (source / "conf").write_bytes(b"new")
+    push = ("instance", "push", "lobby-1", str(source / "conf"))
+    there.meanwhile = lambda: there.files.update(conf=b"server's")
+    assert corral(*push).returncode == 1
+    assert there.files["conf"] == b"server's"
+    assert "is written" in corral(*push).stdout
+    assert "as before" in corral(*push).stdout
+    assert "is written" in corral(*push, "first").stdout
+    assert writes(server)["first"] == (None, "*")
+    refusal = corral("instance", "push", "lobby-1", "/dev/null", "conf")
+    assert (refusal.returncode, there.files["conf"]) == (2, b"new"), refusal.stderr
+
+
+def test_a_push_that_ends_early_says_how_far_it_got(
+    corral: Corral, server: StandIn, source: pathlib.Path
+) -> None:
+    there = Directory(server, a=b"as before")
+    write = server.answers["PUT", f"{AT}/content"]
+    server.answers["PUT", f"{AT}/content"] = lambda request: (
+        refused(503, "NODE_OFFLINE", "it is away") if request.query["path"] == "c" else write(request)
+    )
+    for name, content in (("a", b"as before"), ("b", b"new"), ("c", b"new")):
+        (source / name).write_bytes(content)
+    failed = corral("instance", "push", "lobby-1", str(source), ".")
+    assert failed.returncode == 1
+    assert "until then 1 file sent, 1 as before; the same command goes on" in failed.stderr
+    assert there.files == {"a": b"as before", "b": b"new"}
+
+
+def test_files_here_are_replaced_by_a_pull_only_if_that_is_said(
+    corral: Corral, server: StandIn, scratch: pathlib.Path
+) -> None:
+    Directory(server, conf=b"theirs")
+    (scratch / "conf").write_bytes(b"mine")
+    pull = ("instance", "pull", "lobby-1", "conf", str(scratch))
+    failed = corral(*pull)
+    assert failed.returncode == 2
+    assert "--replace" in failed.stderr
+    assert (scratch / "conf").read_bytes() == b"mine"
+    assert corral(*pull, "--replace").returncode == 0
+    assert (scratch / "conf").read_bytes() == b"theirs"
+    assert corral(*pull).returncode == 0, "nothing differs"
+
+    server.answers["GET", f"{AT}/archive"] = archive("conf", "new", "same")
+    (scratch / "same").write_bytes(b"x")
+    pull = ("instance", "pull", "lobby-1", ".", str(scratch))
+    failed = corral(*pull)
+    assert failed.returncode == 2
+    assert f"1 file here with another content: {scratch / 'conf'}" in failed.stderr
+    assert not (scratch / "new").exists()
+    assert corral(*pull, "--replace").returncode == 0
+    assert (scratch / "conf").read_bytes() == b"x"
+
+
+def test_a_pull_names_what_it_leaves_out(corral: Corral, server: StandIn, scratch: pathlib.Path) -> None:
+    Directory(server)
+    server.answers["GET", f"{AT}/stat"] = (200, {**LOG, "path": "world", "kind": "directory"})
+    listing = [
+        {**LOG, "path": f"world/{name}", "kind": kind}
+        for name, kind in (("a", "file"), ("link", "link"), ("sub", "directory"), ("twin", "file"))
+    ]
+    server.answers["GET", AT] = (200, {"items": listing, "truncated": False, "next": None})
+    server.answers["GET", f"{AT}/archive"] = archive("a")
+    pulled = corral("instance", "pull", "lobby-1", "world", str(scratch / "out"), "-o", "json")
+    assert json.loads(pulled.stdout)["left_out"] == ["link", "twin"]
+    assert "2 entries left out" in pulled.stderr
+    assert "link, twin" in pulled.stderr
