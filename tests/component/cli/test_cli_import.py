@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -187,6 +188,98 @@ async def test_the_printed_commands_copy_directories_of_a_group_that_runs_alread
     await wait_for_line(controller, "world-2", "second.dat")
 
 
+async def world_files(folder: pathlib.Path) -> pathlib.Path:
+    place = folder / "static/World"
+    (place / "region").mkdir()
+    (place / "region/r.0.mca").write_bytes(b"r" * 300_000)
+    (place / "start.sh").write_text("#!/bin/sh")
+    (place / "start.sh").chmod(0o755)
+    return place
+
+
+@pytest.mark.system
+async def test_a_static_world_is_copied_to_a_node_and_its_first_start_finds_it(
+    run: Run, cluster: LocalCluster, controller: LocalController, folder: pathlib.Path
+) -> None:
+    await cluster.daemon("n1", controller)
+    second = await cluster.daemon("n2", controller)
+    place = await world_files(folder)
+    before = await stored(controller)
+    planned = await imported(run, folder, "--dry-run", "--node", "n2")
+    assert (planned["static"][0]["copied"]["node"], await stored(controller)) == ("n2", before)
+    done = await run("import", "universe", str(folder), "--node", "world-1=n2")
+    assert done.returncode == 0, done.stderr
+    assert "+ world world-1 on n2  (static/World: 3 files sent, 0 as before)" in done.stdout
+    assert done.stdout.splitlines()[-1].endswith("1 world copied")
+    assert "cp -aT" not in done.stdout
+    await wait_for_line(controller, "world-1", "the old world")
+    found = await wait_for_instance(controller, "world-1", lambda found: bool(found["ready"]))
+    assert (found["node"], found["static"]) == ("n2", True)
+    there = second.config.data / "static/world-1"
+    for name in ("level.dat", "region/r.0.mca", "start.sh"):
+        assert (there / name).read_bytes() == (place / name).read_bytes()
+    assert os.access(there / "start.sh", os.X_OK)
+    assert (await controller.call("GET", "/api/v1/groups/world"))["min"] == 1
+    types = [each["type"] for each in await events_of(controller, "world-1")]
+    assert types.index("INSTANCE_RESERVED") < types.index("INSTANCE_FILE_CHANGED")
+    assert types.index("INSTANCE_FILE_CHANGED") < types.index("INSTANCE_SCHEDULED")
+
+    again = await run("import", "universe", str(folder), "--node", "n2")
+    assert (again.returncode, "instance 'world-1' is RUNNING" in again.stderr) == (1, True)
+
+
+async def events_of(controller: LocalController, subject: str) -> list[dict[str, Any]]:
+    page = await controller.call("GET", f"/api/v1/events?subject={subject}&limit=500")
+    found: list[dict[str, Any]] = page["items"]
+    return found
+
+
+@pytest.mark.system
+async def test_a_copy_that_was_cut_off_goes_on_and_writes_over_nothing_without_being_asked(
+    run: Run, cluster: LocalCluster, controller: LocalController, folder: pathlib.Path
+) -> None:
+    daemon = await cluster.daemon("n1", controller)
+    place = await world_files(folder)
+    await imported(run, folder, "--dry-run", "--node", "n1")
+    (folder / "static/World/unreadable").symlink_to("/nowhere")
+    world = {**WORLD, "minimumServiceCount": 0}
+    (folder / "configuration/World.json").write_text(json.dumps(world))
+    await imported(run, folder, "--node", "n1")
+    there = daemon.config.data / "static/world-1"
+    assert not (there / "unreadable").exists()
+    (there / "level.dat").write_text("played\n")
+    (there / "start.sh").unlink()
+    (folder / "configuration/World.json").write_text(json.dumps(WORLD))
+    done = await run("import", "universe", str(folder), "--node", "n1")
+    assert "1 file sent, 1 as before, 1 kept there" in done.stdout, done.stderr
+    assert "world-1: 'level.dat' is another file there, and kept; --replace writes over it" in done.stderr
+    assert (there / "level.dat").read_text() == "played\n"
+    await wait_for_line(controller, "world-1", "played")
+    await controller.call("POST", "/api/v1/instances/world-1/kill?wait=stopped", {})
+    replaced = await imported(run, folder, "--node", "n1", "--replace")
+    copy = replaced["static"][0]["copied"]
+    assert (copy["sent"], copy["kept"], copy["started"]) == (1, [], False), "an operator stopped it"
+    assert (there / "level.dat").read_bytes() == (place / "level.dat").read_bytes()
+
+
+async def test_a_copy_that_is_not_possible_is_refused_before_anything_is_written(
+    run: Run, cluster: LocalCluster, controller: LocalController, folder: pathlib.Path
+) -> None:
+    await cluster.daemon("n1", controller)
+    before = await stored(controller)
+    for node, code, text in (
+        ("nowhere", 1, "nowhere"),
+        ("lobby-1=n1", 2, "no static directory of the folder is that of 'lobby-1'"),
+    ):
+        done = await run("import", "universe", str(folder), "--node", node)
+        assert (done.returncode, text in done.stderr) == (code, True), done.stderr
+    (folder / "configuration/World.json").write_text(json.dumps({**WORLD, "nodes": ["n9"]}))
+    done = await run("import", "universe", str(folder), "--node", "n1")
+    assert (done.returncode, "may only use n9" in done.stderr) == (2, True)
+    assert await stored(controller) == before
+
+
+@pytest.mark.system
 async def test_a_copy_names_its_node_and_warns_where_several_could_take_the_instance(
     run: Run, cluster: LocalCluster, controller: LocalController, folder: pathlib.Path
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
@@ -16,6 +16,7 @@ from corral.cli.universe.import_plan import ImportPlan, import_plan
 from corral.cli.universe.report import ImportResult, show_result
 from corral.cli.universe.template_trees import TemplateTree, TemplateUpload, compared, read_trees, uploaded
 from corral.cli.universe.tokens import made_token, planned_tokens
+from corral.cli.universe.worlds import CopiedWorld, PlannedWorld, copied, planned_worlds, reserve
 from corral.domain.universe.configurations import origin_of
 from corral.domain.universe.field_reports import FieldFault
 from corral.system.document_sets import DocumentSet, FileDocument, FileFault
@@ -34,13 +35,29 @@ def import_() -> None:
     "--dry-run", is_flag=True, help="Only show what would become of each field, and what would follow."
 )
 @click.option("--force", is_flag=True, help="Undo edits since the last time; take over from other owners.")
+@click.option(
+    "--node",
+    "nodes",
+    multiple=True,
+    metavar="[INSTANCE=]NODE",
+    help="Copy static directories to this node, or that of one instance; several times.",
+)
+@click.option("--replace", is_flag=True, help="With --node: write over files that differ there.")
 @yes_option
 @api_command
-def universe(session: ApiSession, directory: str, dry_run: bool, force: bool, yes: bool) -> None:
+def universe(
+    session: ApiSession,
+    directory: str,
+    dry_run: bool,
+    force: bool,
+    nodes: tuple[str, ...],
+    replace: bool,
+    yes: bool,
+) -> None:
     """Import a Universe folder: configurations become groups.
 
     Each field is reported: taken, mapped to something of Corral, or dropped. One error anywhere in the folder refuses all
-    of it. The folder itself is not changed.
+    of it. The folder itself is not changed. Static directories are copied to a node with --node, and otherwise left to you.
     """
     folder = UniverseFolder(directory)
     plan = import_plan(folder)
@@ -51,12 +68,43 @@ def universe(session: ApiSession, directory: str, dry_run: bool, force: bool, ye
     answer = _checked(session, found, {**options, **_first(trees)})
     changes = compared(session.client, trees)
     tokens = planned_tokens(session) if plan.has_database else []
+    worlds = planned_worlds(session, plan, nodes)
+    done = [CopiedWorld(each.copy.source, each.copy.instance, each.node) for each in worlds]
     if not dry_run:
         changes = _upload(session, changes)
         if found.documents:
-            answer = _apply(session, found, options, changes, yes=yes)
+            answer = _applied(
+                session, found, answer, worlds, lambda each: _apply(session, each, options, changes, yes=yes)
+            )
         tokens = [made_token(session, each) for each in tokens]
-    show_result(session, ImportResult(dry_run, plan, changes, answer, tokens))
+        done = [copied(session, each, replace=replace) for each in worlds]
+    show_result(session, ImportResult(dry_run, plan, changes, answer, tokens, done))
+
+
+def _applied(
+    session: ApiSession,
+    found: DocumentSet,
+    planned: Any,
+    worlds: Sequence[PlannedWorld],
+    apply: Callable[[DocumentSet], Any],
+) -> Any:
+    """Apply the set, with the places of worlds reserved before their instances could start: a new group has none at first."""
+    created = {each["name"] for each in planned["groups"] if each["action"] == "created"}
+    new = [each for each in worlds if each.copy.group in created]
+    for each in worlds:
+        if each not in new:
+            reserve(session, each)
+    waiting = {each.copy.group for each in new}
+    first = [
+        each._replace(body={**each.body, "min": 0}) if each.body.get("name") in waiting else each
+        for each in found.documents
+    ]
+    answer = apply(DocumentSet(first, found.faults))
+    for each in new:
+        reserve(session, each)
+    if new:
+        apply(found)
+    return answer
 
 
 def _documents(plan: ImportPlan, faults: Sequence[FieldFault]) -> DocumentSet:

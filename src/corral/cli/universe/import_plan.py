@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
 import shlex
 from typing import Any, Final, NamedTuple
@@ -29,6 +30,7 @@ class StaticCopy(NamedTuple):
     instance: str
     nodes: list[str]
     command: str
+    path: pathlib.Path
 
 
 class ImportPlan(NamedTuple):
@@ -81,11 +83,11 @@ def _copy(source: FoundDirectory, static: dict[str, MappedConfiguration]) -> Sta
     elif match and match["group"] in static:
         group, instance = match["group"], source.name
     else:
-        return StaticCopy(source.source, "", "", [], "")
+        return StaticCopy(source.source, "", "", [], "", source.path)
     path = shlex.quote(str(source.path.absolute()))
     command = f'cp -aT {path} "$DATA/static/{instance}"'
     nodes = list(static[group].document.get("nodes", []))
-    return StaticCopy(source.source, group, instance, nodes, command)
+    return StaticCopy(source.source, group, instance, nodes, command, source.path)
 
 
 def _copy_report(copy: StaticCopy) -> FieldReport:
@@ -93,5 +95,5 @@ def _copy_report(copy: StaticCopy) -> FieldReport:
         why = "no static configuration has its name"
         return FieldReport(file=copy.source, field="", action=FieldAction.DROPPED, note=why)
     to = f"static directory of {copy.instance}"
-    note = "not copied by the import: see the command below"
+    note = "copied with --node, else by the command below"
     return FieldReport(file=copy.source, field="", action=FieldAction.MAPPED, to=to, note=note)

@@ -18,10 +18,10 @@ from corral.cli.terminal.output import show_done
 from corral.cli.terminal.values import size_text
 from corral.cli.universe.import_plan import DATA_DIRECTORY, ImportPlan, StaticCopy
 from corral.cli.universe.template_trees import TemplateUpload
+from corral.cli.universe.worlds import NODES, CopiedWorld
 from corral.domain.universe.field_reports import FieldAction, FieldReport
 from corral.errors import counted
 
-NODES: Final = "/api/v1/nodes"
 _SIGNS: Final = {"created": "+", "changed": "~"}
 _ROLES: Final = {"controller": "corral controller", "daemon": "corral daemon"}
 
@@ -33,6 +33,8 @@ class ImportResult(NamedTuple):
     answer: Any
     """Of the API to the set of groups; None: there are none."""
     tokens: list[dict[str, Any]]
+    worlds: list[CopiedWorld]
+    """Static directories that were copied to a node, or in a dry run would be."""
 
     def summary(self) -> str:
         parts = [str(self.answer["summary"]) if self.answer else "0 groups"]
@@ -42,6 +44,8 @@ class ImportResult(NamedTuple):
         ):
             if actions:
                 parts.append(f"{counted(len(actions), kind)}, {_counts(actions)}")
+        if self.worlds:
+            parts.append(f"{counted(len(self.worlds), 'world')} copied")
         text = "; ".join(parts)
         return f"{text} (dry run: nothing was written)" if self.dry_run else text
 
@@ -62,11 +66,22 @@ class ImportResult(NamedTuple):
                 for each in self.templates
             ],
             "apply": self.answer,
-            "static": [each._asdict() for each in self.plan.copies if each.group],
+            "static": [self._static(each) for each in self.plan.copies if each.group],
             "settings": {"controller": self.plan.controller, "daemon": self.plan.daemon},
             "commands": self.plan.commands,
             "tokens": self.tokens,
         }
+
+    def to_copy(self) -> list[StaticCopy]:
+        """The static directories that are left to the operator."""
+        done = {each.source for each in self.worlds}
+        return [each for each in self.plan.copies if each.group and each.source not in done]
+
+    def _static(self, copy: StaticCopy) -> dict[str, Any]:
+        """Its `copied`: null where it is left to the operator."""
+        shown = {name: value for name, value in copy._asdict().items() if name != "path"}
+        world = next((each for each in self.worlds if each.source == copy.source), None)
+        return {**shown, "copied": world._asdict() if world is not None else None}
 
 
 def _counts(actions: Iterable[str]) -> str:
@@ -87,7 +102,12 @@ def show_result(session: ApiSession, result: ImportResult) -> None:
             )
     if result.answer:
         show_changes(result.answer)
-    _show_copies(session, [each for each in result.plan.copies if each.group], result)
+    for world in result.worlds:
+        done = f"{_SIGNS['created']} world {world.instance} on {world.node}  ({world.source}"
+        _say(f"{done})" if result.dry_run else f"{done}: {world.sentence()})")
+        if not result.dry_run and not world.started:
+            _say(f"  it is not started; 'corral instance restart {world.instance}' does")
+    _show_copies(session, result.to_copy(), result)
     _show_settings({"controller": result.plan.controller, "daemon": result.plan.daemon})
     if result.plan.commands:
         _say("commands that do what settings of the node did, once it is enrolled:")
@@ -130,7 +150,9 @@ def _show_copies(session: ApiSession, copies: Sequence[StaticCopy], result: Impo
         return
     groups = result.answer["groups"] if result.answer else ()
     created = {each["name"] for each in groups if each["action"] == "created"} if result.dry_run else ()
-    _say("static directories are not copied; do it on the node that shall have them, if they are not there:")
+    _say(
+        "static directories are not copied without --node; otherwise do it on the node that shall have them:"
+    )
     _say(f"  DATA={DATA_DIRECTORY}  # or what 'data' of that daemon is")
     for group in dict.fromkeys(each.group for each in copies):
         held = group not in created

@@ -1,0 +1,122 @@
+"""Static worlds of a folder, copied to a node: each instance gets its place there, stopped, then its files, and starts.
+
+A copy that was cut off is gone on with by the next import: what is there already is not sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from corral.cli.api.client import segment
+from corral.cli.api.session import ApiSession
+from corral.cli.failure import CommandRefused, WrongUsage, note
+from corral.cli.instance.file_pushes import DirectoryPush
+from corral.cli.instance.waits import ENDED, INSTANCES
+from corral.cli.universe.import_plan import ImportPlan, StaticCopy
+from corral.domain.ids import instance_number
+from corral.errors import counted
+
+GROUPS: Final = "/api/v1/groups"
+NODES: Final = "/api/v1/nodes"
+REASON: Final = "its world is copied by 'corral import universe'"
+"""Of the instances that are stopped by the import: only those does it start."""
+
+
+class PlannedWorld(NamedTuple):
+    copy: StaticCopy
+    node: str
+    starts: bool
+    """Its group keeps so many instances that it is one of them."""
+
+
+class CopiedWorld(NamedTuple):
+    """What became of a copy, or would become of it."""
+
+    source: str
+    instance: str
+    node: str
+    sent: int = 0
+    same: int = 0
+    kept: list[str] = []  # noqa: RUF012 - a NamedTuple's default is never changed
+    """Files that differ there, and stay."""
+    started: bool = False
+
+    def sentence(self) -> str:
+        kept = f", {len(self.kept)} kept there" if self.kept else ""
+        return f"{counted(self.sent, 'file')} sent, {self.same} as before{kept}"
+
+
+def planned_worlds(session: ApiSession, plan: ImportPlan, chosen: Sequence[str]) -> list[PlannedWorld]:
+    """The copies for which a node is chosen, by `NODE` for all or `INSTANCE=NODE` for one. Everything that would refuse one of them
+    is found here, before anything is written."""
+    copies = {each.instance: each for each in plan.copies if each.group}
+    everywhere, nodes = "", dict[str, str]()
+    for each in chosen:
+        instance, equals, node = each.rpartition("=")
+        if equals and instance not in copies:
+            raise WrongUsage(
+                f"--node {each}: no static directory of the folder is that of '{instance}'",
+                hint=f"there are: {', '.join(copies) or 'none'}",
+            )
+        if equals:
+            nodes[instance] = node
+        else:
+            everywhere = node
+    least = {each.name: int(each.document.get("min", 0)) for each in plan.configurations}
+    planned = []
+    for id, copy in copies.items():
+        if node := nodes.get(id, everywhere):
+            starts = instance_number(id)[1] <= least[copy.group]
+            planned.append(PlannedWorld(copy, node, starts))
+    for node in dict.fromkeys(each.node for each in planned):
+        session.client.get(f"{NODES}/{segment(node)}")
+    for world in planned:
+        _check(session, world)
+    return planned
+
+
+def _check(session: ApiSession, world: PlannedWorld) -> None:
+    copy = world.copy
+    if copy.nodes and world.node not in copy.nodes:
+        raise WrongUsage(
+            f"{copy.source}: its configuration may only use {', '.join(copy.nodes)}, not '{world.node}'",
+            hint="choose one of them, or change 'nodes' of the configuration",
+        )
+    found = _instance(session, copy.instance)
+    if found is not None and found["state"] not in ENDED:
+        raise CommandRefused(
+            f"{copy.source}: instance '{copy.instance}' is {found['state']}, and files are not changed under it",
+            hint=f"stop it first ('corral instance stop {copy.instance} --wait'), or leave --node out for it",
+        )
+
+
+def _instance(session: ApiSession, id: str) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = session.client.get(f"{INSTANCES}/{segment(id)}")
+    except CommandRefused as refusal:
+        if refusal.code == "NOT_FOUND":
+            return None
+        raise
+    return found
+
+
+def reserve(session: ApiSession, world: PlannedWorld) -> None:
+    """Its instance belongs to the node from now on, and nothing starts it."""
+    body = {"instance": world.copy.instance, "node": world.node, "reason": REASON}
+    session.client.post(f"{GROUPS}/{segment(world.copy.group)}/worlds", body)
+
+
+def copied(session: ApiSession, world: PlannedWorld, *, replace: bool) -> CopiedWorld:
+    """Send what is not there, and start the instance if it was the import that kept it from that."""
+    copy = world.copy
+    note(f"{copy.source}: to {copy.instance} on {world.node}")
+    push = DirectoryPush(session, copy.instance, copy.path, "", keep=not replace)
+    push.run()
+    for path in push.kept:
+        note(f"{copy.instance}: '{path}' is another file there, and kept; --replace writes over it")
+    found = _instance(session, copy.instance)
+    starts = world.starts and found is not None and found.get("reason") == REASON
+    if starts:
+        session.client.post(f"{INSTANCES}/{segment(copy.instance)}/restart", {"reason": "its world is there"})
+    return CopiedWorld(copy.source, copy.instance, world.node, push.sent, push.same, push.kept, starts)
