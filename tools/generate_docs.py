@@ -17,7 +17,7 @@ import sys
 import tempfile
 import textwrap
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import click
@@ -26,6 +26,7 @@ from grpc_tools import protoc  # type: ignore[import-untyped]  # has no stubs
 
 import corral.sdk
 from corral.cli.main import cli
+from corral.controller.http.meanings import code_meanings
 from corral.controller.http.openapi import describe
 from corral.controller.http.openapi_events import EVENT_MARK
 from corral.controller.http.routes import ROUTES
@@ -80,12 +81,17 @@ def anchor(heading: str) -> str:
 def meanings(section: str, names: Iterable[str]) -> dict[str, str]:
     """One line for each of these names; complete, or an error that says what to write where."""
     found: dict[str, str] = tomllib.loads(MEANINGS.read_text())[section]
+    return complete(found, names, where=f"{MEANINGS.relative_to(ROOT)}: [{section}]")
+
+
+def complete(found: Mapping[str, str], names: Iterable[str], *, where: str) -> dict[str, str]:
+    """These lines, if there is one for each of the names and no other."""
     wanted = set(names)
-    problems = [f"[{section}] lacks {name}" for name in sorted(wanted - found.keys())]
-    problems += [f"[{section}] has {name}, which does not exist" for name in sorted(found.keys() - wanted)]
+    problems = [f"{where} lacks {name}" for name in sorted(wanted - found.keys())]
+    problems += [f"{where} has {name}, which does not exist" for name in sorted(found.keys() - wanted)]
     if problems:
-        raise SystemExit(f"{MEANINGS.relative_to(ROOT)}: " + "; ".join(problems))
-    return found
+        raise SystemExit("; ".join(problems))
+    return dict(found)
 
 
 # configuration
@@ -186,7 +192,9 @@ def event_data(name: str, types: list[EventType]) -> str:
 
 
 def errors() -> str:
-    told = meanings("errors", (code.name for code in Code))
+    told = complete(
+        code_meanings(), (code.name for code in Code), where="controller/http/meanings.toml: [codes]"
+    )
     rows = [(code(each.name), each.status, told[each.name]) for each in Code]
     intro = """
 The closed list of error codes. The name is stable and travels in `error.code` over HTTP and in the

@@ -1,4 +1,4 @@
-"""Descriptions of the API's fields and parameters, from `meanings.toml` beside this file.
+"""Descriptions of the API's fields, parameters and error codes, from `meanings.toml` beside this file.
 
 The OpenAPI document shows them, so they ship with the program. A description that is declared with the type, in code,
 has precedence.
@@ -16,12 +16,18 @@ FILE: Final = "meanings.toml"
 ANYWHERE: Final = "*"
 PARAMETERS: Final = "parameters"
 SAME: Final = "same"
+CODES: Final = "codes"
 
 
 @functools.cache
 def meanings() -> Mapping[str, Mapping[str, Any]]:
     """By schema, then by field."""
     return tomllib.loads(importlib.resources.files(__package__).joinpath(FILE).read_text())
+
+
+def code_meanings() -> Mapping[str, str]:
+    """What each error code means, by its name."""
+    return meanings()[CODES]
 
 
 def field_places(schema: str) -> list[str]:
