@@ -242,6 +242,26 @@ not drawn is refused with `ILLEGAL_TRANSITION`. Controller and daemons walk them
 
 # the API
 
+USUAL = (
+    "BAD_REQUEST",
+    "BODY_TOO_LARGE",
+    "FENCED",
+    "FORBIDDEN",
+    "IDEMPOTENCY_KEY_REUSED",
+    "INVALID_FIELD",
+    "INVALID_JSON",
+    "MISDIRECTED_REQUEST",
+    "MISSING_FIELD",
+    "NOT_LEADER",
+    "ORIGIN_REFUSED",
+    "RATE_LIMITED",
+    "SHUTTING_DOWN",
+    "STORE_UNAVAILABLE",
+    "UNAUTHENTICATED",
+    "UNKNOWN_FIELD",
+    "UNSUPPORTED_MEDIA_TYPE",
+)
+
 
 def api() -> str:
     document = describe(ROUTES)
@@ -249,7 +269,10 @@ def api() -> str:
 Every route with the permission it needs. The rules that hold for all of them (errors, pages,
 idempotency, `If-Match`, authentication): [concepts/api.md](../concepts/api.md). The same description
 as OpenAPI 3.1: `GET /api/v1/openapi.json`.
-"""
+
+Each route lists the codes with which it may refuse ([errors.md](errors.md) has what they mean), without those that nearly
+all routes have: USUAL. The OpenAPI document has these, too.
+""".replace("USUAL", ", ".join(map(code, USUAL)))
     overview = [
         (
             code(f"{method.upper()} {path}"),
@@ -259,7 +282,8 @@ as OpenAPI 3.1: `GET /api/v1/openapi.json`.
         for path, method, operation in operations(document.paths)
     ]
     blocks = [intro, table(["route", "permission", "what it does"], overview)]
-    blocks += [route_block(*found) for found in operations(document.paths)]
+    responses = document.components["responses"]
+    blocks += [route_block(*found, responses) for found in operations(document.paths)]
     blocks.append("## Shapes")
     blocks += [
         shape_block(name, schema)
@@ -275,7 +299,7 @@ def operations(paths: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]
             yield path, method, operation
 
 
-def route_block(path: str, method: str, operation: dict[str, Any]) -> str:
+def route_block(path: str, method: str, operation: dict[str, Any], responses: dict[str, Any]) -> str:
     lines = [f"### {method.upper()} {path}", "", f"{operation['summary']}."]
     needs = f"permission `{operation['x-permission']}`" if "x-permission" in operation else "no credentials"
     ways = [scheme for each in operation["security"] for scheme in each]
@@ -298,7 +322,20 @@ def route_block(path: str, method: str, operation: dict[str, Any]) -> str:
     for status, answer in operation["responses"].items():
         if status.startswith("2"):
             lines += ["", f"Answer: {status}, {content_text(answer)}."]
+    if refused := refusals_text(operation["responses"], responses):
+        lines += ["", f"Refusals: {refused}."]
     return "\n".join(lines)
+
+
+def refusals_text(answers: dict[str, Any], responses: dict[str, Any]) -> str:
+    """The codes of an operation by status, without those that nearly all have; empty if there are no others."""
+    found = []
+    for status, answer in answers.items():
+        named = responses.get(answer.get("$ref", "").rpartition("/")[2], {}).get("x-codes", ())
+        own = [code(name) for name in named if name not in USUAL]
+        if own:
+            found.append(f"{status} {', '.join(own)}")
+    return "; ".join(found)
 
 
 def content_text(holder: dict[str, Any]) -> str:

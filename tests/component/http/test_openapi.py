@@ -55,6 +55,25 @@ async def test_every_route_but_pages_is_described_with_its_permission(client: ht
     assert len(set(ids)) == len(ids)
 
 
+async def test_what_each_operation_may_refuse_has_its_codes_and_what_they_mean(
+    client: httpx.AsyncClient,
+) -> None:
+    described = (await client.get(PATH)).json()
+    responses = described["components"]["responses"]
+    answers = described["paths"]["/api/v1/groups"]["post"]["responses"]
+    assert "default" not in answers
+    taken = responses[answers["409"]["$ref"].rpartition("/")[2]]
+    assert "ALREADY_EXISTS" in taken["x-codes"]
+    assert "- `ALREADY_EXISTS`: Something of this name exists." in taken["description"]
+    error = {"error": {"code": "ALREADY_EXISTS", "message": "it exists", "status": 409}}
+    schema = {**taken["content"]["application/json"]["schema"], "components": described["components"]}
+    assert jsonschema_rs.validator_for(schema).is_valid(error)
+    error["error"]["code"] = "DISK_FULL"
+    assert not jsonschema_rs.validator_for(schema).is_valid(error)
+    asset = described["paths"]["/api/v1/modules/{id}/frontend/{path}"]["get"]["responses"]
+    assert "304" in asset
+
+
 async def test_every_schema_is_a_schema(client: httpx.AsyncClient) -> None:
     described = (await client.get(PATH)).json()
     for schema in described["components"]["schemas"].values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from corral.controller.http.messages.responses import ApiResponse, ErrorShape, e
 from corral.controller.http.messages.universe_errors import UniverseError, is_universe_path
 from corral.controller.http.messages.uploads import FILE, RAW_TYPES
 from corral.controller.http.openapi_events import DATA_TYPES, EVENT_MARK, event_frames
+from corral.controller.http.openapi_refusals import RefusalResponses
 from corral.controller.http.pipeline.api_context import CurrentTerm, ProcessContext
 from corral.controller.http.pipeline.route_table import (
     PUBLIC,
@@ -70,8 +72,9 @@ def with_description(routes: Sequence[Route]) -> tuple[Route, ...]:
 
     async def handler(setting: ProcessContext, gate: CurrentTerm) -> ApiResponse:
         del setting, gate
-        if not cached:
-            cached.append(ApiResponse(body=encode(describe(table)), compressible=True))
+        if not cached:  # aside from the loop: it takes some tenths of a second
+            body = await asyncio.to_thread(lambda: encode(describe(table)))
+            cached.append(ApiResponse(body=body, compressible=True))
         return cached[0]
 
     table.append(
@@ -98,8 +101,12 @@ def describe(table: Sequence[Route]) -> OpenApiShape:
     by_type = dict(zip([*types, *map(id, refusals)], schemas, strict=True))
     _write_tuples_as_lists(components)
     paths: dict[str, Any] = {}
+    operations: dict[str, dict[str, Any]] = {}
+    refused = RefusalResponses()
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, by_type, components)
+        operation = operations[route.name] = _operation(route, by_type, components)
+        operation["responses"] |= refused.of(route)
+        paths.setdefault(route.path, {})[route.method.lower()] = operation
     queries = {route.query.__name__ for route in routes}
     shown = {name: schema for name, schema in components.items() if name not in queries}
     shown |= event_frames(shown, [type.__name__ for route in routes for type in _schemas(route)])
@@ -110,11 +117,13 @@ def describe(table: Sequence[Route]) -> OpenApiShape:
         info={
             "title": "Corral",
             "version": VERSION,
-            "description": "Control plane for fleets of long-running processes.",
+            "description": "Control plane for fleets of long-running processes. Each operation lists what it may refuse, by status "
+            "and code. `500 INTERNAL`, a bug in Corral, is listed nowhere.",
         },
         paths=paths,
         components={
             "schemas": shown,
+            "responses": refused.components,
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
                 "workload": {
@@ -251,8 +260,6 @@ def _responses(route: Route, by_type: dict[int, Any]) -> dict[str, Any]:
         isinstance(route, CommitRoute) and route.creates
     ):
         good.add(201)
-    error = UniverseError if is_universe_path(route.path) else ErrorShape
-    refused = {"description": "A refusal", "content": {_JSON: {"schema": by_type[id(error)]}}}
     answers = {str(status): _success(route, by_type) for status in sorted(good)}
     if isinstance(route, CommitRoute) and route.dry_run is not None:
         kinds = [
@@ -260,7 +267,9 @@ def _responses(route: Route, by_type: dict[int, Any]) -> dict[str, Any]:
         ]
         schema = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
         answers["200"] = {"description": route.summary, "content": {_JSON: {"schema": schema}}}
-    return {**dict(sorted(answers.items())), "default": refused}
+    if isinstance(route, Asset):
+        answers["304"] = {"description": "The caller has it already: `If-None-Match` names its `ETag`"}
+    return dict(sorted(answers.items()))
 
 
 def _operation_id(route: Route) -> str:

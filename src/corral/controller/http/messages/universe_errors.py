@@ -42,12 +42,17 @@ def is_universe_path(path: str) -> bool:
     return any(path == family or path.startswith(f"{family}/") for family in _FAMILIES)
 
 
+def universe_status(route: str, code: Code) -> int:
+    """The status of a refusal by this route, such as `POST /api/instances`."""
+    return _STATUSES.get(route, {}).get(code.name, code.status)
+
+
 def in_universe_form(answer: ApiResponse, *, route: str = "") -> ApiResponse:
     """A refusal as Universe's clients know them; any other answer as it is."""
     if answer.status < 400 or not answer.body or answer.content_type != JSON:
         return answer
     detail = msgspec.json.decode(answer.body, type=ErrorShape).error
-    status = _STATUSES.get(route, {}).get(detail.code, answer.status)
+    status = universe_status(route, Code[detail.code])
     headers = answer.headers
     if status == 503 != answer.status:
         headers = (*headers, (b"retry-after", _RETRY_SECONDS))
