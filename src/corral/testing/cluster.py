@@ -37,6 +37,7 @@ from corral.testing.cgroup_cleanup import drop_groups
 from corral.testing.event_checks import event_faults
 from corral.testing.fault_proxy import FaultProxy
 from corral.testing.reaper import reap
+from corral.testing.refusal_checks import refusal_faults
 from corral.testing.survivors import now_in_ticks
 from corral.testing.waiting import eventually
 
@@ -191,7 +192,7 @@ class LocalDaemon:
 
 class LocalCluster:
     """Controllers and daemons that end with the test. Use as `async with`. At the end every event that was stored has to
-    be as its schema documents it."""
+    be as its schema documents it, and every refusal by HTTP has a status that its route describes."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory
@@ -204,12 +205,14 @@ class LocalCluster:
 
     async def __aexit__(self, failed: object, *_: object) -> None:
         undocumented = [] if failed else [fault for app in self._controllers for fault in event_faults(app)]
+        undescribed = [] if failed else [fault for app in self._controllers for fault in refusal_faults(app)]
         try:
             await self._stack.aclose()
         finally:
             await asyncio.to_thread(reap, self._directory, since=self._since)
             await asyncio.to_thread(drop_groups, self._directory)
         assert not undocumented, f"events differ from their schemas: {undocumented[:5]}"
+        assert not undescribed, f"refusals that refusals.toml does not have: {undescribed[:5]}"
 
     async def controller(
         self,

@@ -66,6 +66,7 @@ from corral.system.http_config import HttpLimitsSection
 from corral.system.oidc_config import OidcSection
 from corral.testing.cluster import RecordedLog
 from corral.testing.failing_store import FailingStore
+from corral.testing.refusal_checks import WatchedApi
 
 DEADLINE = 15.0
 PATIENCE = 0.5
@@ -444,8 +445,9 @@ async def http_rig(
             modules=rig.modules,
         )
         api = Api(setting=rig.setting, gate=rig.gate, routes=routes)
+        watched = WatchedApi(api, api.routes)
         rig.server = HttpServer(
-            api, host="127.0.0.1", port=0, stop_seconds=1, ping_seconds=ping_seconds, limits=limits
+            watched, host="127.0.0.1", port=0, stop_seconds=1, ping_seconds=ping_seconds, limits=limits
         )
         rig.setting.metrics.watch_connections(rig.server.connections)
         await rig.server.start()
@@ -454,6 +456,7 @@ async def http_rig(
         stack.push_async_callback(rig.modules.close)
         await rig.modules.open()
         yield rig
+        assert not watched.faults, f"refusals that refusals.toml does not have: {watched.faults}"
 
 
 def _oidc(rig: Rig, section: OidcSection, public_url: str) -> OidcLogin:

@@ -57,7 +57,7 @@ QUESTIONS = {
         ("GET", f"/api/v1/instances/{VICTIM}/console", None),
         lambda asked, path: DaemonMessage(
             console_query_failed=wire.ConsoleQueryFailed(
-                request_id=asked, error_code="PATH_REFUSED", error_message=path
+                request_id=asked, error_code="CONSOLE_GONE", error_message=path
             )
         ),
     ),
