@@ -16,6 +16,7 @@ from corral.controller.http.messages.responses import ApiResponse, ErrorShape, e
 from corral.controller.http.messages.universe_errors import UniverseError, is_universe_path
 from corral.controller.http.messages.uploads import FILE, RAW_TYPES
 from corral.controller.http.openapi_events import DATA_TYPES, EVENT_MARK, event_frames
+from corral.controller.http.openapi_links import add_links
 from corral.controller.http.openapi_refusals import RefusalResponses
 from corral.controller.http.pipeline.api_context import CurrentTerm, ProcessContext
 from corral.controller.http.pipeline.route_table import (
@@ -124,6 +125,7 @@ def describe(table: Sequence[Route]) -> OpenApiShape:
         components={
             "schemas": shown,
             "responses": refused.components,
+            "links": add_links(routes, operations),
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
                 "workload": {
