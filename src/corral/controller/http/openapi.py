@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
+from corral.controller.http.examples import add_examples, with_example
 from corral.controller.http.meanings import explain_fields, explain_parameter
 from corral.controller.http.messages.call import NoQuery
 from corral.controller.http.messages.request import PATCH_TYPE
@@ -112,6 +113,7 @@ def describe(table: Sequence[Route]) -> OpenApiShape:
     shown = {name: schema for name, schema in components.items() if name not in queries}
     shown |= event_frames(shown, [type.__name__ for route in routes for type in _schemas(route)])
     explain_fields(shown)
+    add_examples(shown, whole=_bodies(routes, by_type))
     _add_classes(shown, routes)
     return OpenApiShape(
         openapi="3.1.0",
@@ -137,6 +139,13 @@ def describe(table: Sequence[Route]) -> OpenApiShape:
             },
         },
     )
+
+
+def _bodies(routes: Sequence[Route], by_type: dict[int, Any]) -> list[str]:
+    """The names of the schemas of whole bodies, of requests and of answers."""
+    kinds = (kind for route in routes for kind in (route.body, route.response) if kind is not None)
+    refs = (by_type[id(kind)].get("$ref", "") for kind in kinds)
+    return sorted({ref.rpartition("/")[2] for ref in refs if ref})
 
 
 def _add_classes(schemas: dict[str, Any], routes: Sequence[Route]) -> None:
@@ -218,7 +227,7 @@ def _operation(route: Route, by_type: dict[int, Any], components: dict[str, Any]
         "summary": route.summary,
         "tags": [_tag(route)],
         "parameters": [
-            explain_parameter(each, _tag(route))
+            with_example(explain_parameter(each, _tag(route)), _tag(route))
             for each in (*_path_parameters(route), *_query_parameters(route, components), *_headers(route))
         ],
         "responses": _responses(route, by_type),

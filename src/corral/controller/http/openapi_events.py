@@ -75,7 +75,11 @@ def _shape(type: str, meaning: str, data: dict[str, Any]) -> dict[str, Any]:
         "description": meaning,
         "type": "object",
         "properties": {
-            "id": {"type": "string", "description": "EPOCH-SEQUENCE, as the frame's `id`."},
+            "id": {
+                "type": "string",
+                "description": "EPOCH-SEQUENCE, as the frame's `id`.",
+                "examples": ["3-1042"],
+            },
             "type": {"const": str(type), "description": "Type of the event."},
             "subject": {"type": "string", "description": "Id of what it is about."},
             "at": {"type": "string", "format": "date-time", "description": "When it happened, in UTC."},
