@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from urllib.parse import quote
 
 import httpx
 import pyotp
@@ -275,6 +276,44 @@ def test_somebody_logs_in_with_a_provider(person: Watched, site: LiveSite) -> No
     expect(page.get_by_role("heading", name="Second factor")).to_be_hidden()
 
 
+@pytest.mark.system
+def test_whoever_came_from_the_documentation_is_back_there_after_a_login_with_a_provider(
+    person: Watched, site: LiveSite
+) -> None:
+    page = person.open("/docs#/events")
+    page.get_by_role("link", name="Log in").click()
+    page.get_by_role("button", name=f"Log in with {PROVIDER}").click()
+    page.get_by_role("button", name="u-1").click()
+    expect(page).to_have_url(f"{site.url}/docs#/events")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Events")
+    assert page.evaluate(KEPT) == {"local": ["corral.csrf"], "session": []}
+
+
+@pytest.mark.system
+def test_a_login_leads_nowhere_else_than_to_the_documentation(person: Watched, site: LiveSite) -> None:
+    user = site.user("ivy")
+    page = person.open("/login?back=/docs/..")
+    fill_login(page, user)
+    for back in (
+        "https://evil.example.org/docs",
+        "//evil.example.org/docs",
+        "\\\\evil.example.org",
+        "javascript:alert(1)//docs",
+        "/docs/../api/v1/auth/me",
+        "/docs?x=1",
+        "/docs#/a b",
+        "/docs\n",
+        "/api/v1/openapi.json",
+    ):
+        expect(page.get_by_role("heading", level=1)).to_have_text(user)
+        assert page.url.startswith(f"{site.url}/login?back=")
+        page.goto(f"{site.url}/login?back={quote(back, safe='')}")
+    expect(page.get_by_role("heading", level=1)).to_have_text(user)
+    page.goto(f"{site.url}/login?back={quote('/docs#/schemas/NewGroup', safe='')}")
+    expect(page).to_have_url(f"{site.url}/docs#/schemas/NewGroup")
+
+
+@pytest.mark.system
 def test_a_link_with_a_fragment_logs_nobody_in_or_out_and_says_nothing_of_its_own(
     person: Watched, site: LiveSite
 ) -> None:

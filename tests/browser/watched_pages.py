@@ -43,7 +43,7 @@ class Watched:
     def _on_console(self, message: ConsoleMessage) -> None:
         place = message.location["url"]
         refused_call = REFUSED_CALL.fullmatch(message.text) and place.startswith(
-            f"{self._origin}/api/v1/auth/"
+            (f"{self._origin}/api/v1/auth/", f"{self._origin}/api/v1/openapi.json")
         )
         if message.type == "error" and place.startswith(self._origin) and not refused_call:
             self.faults.append(f"{message.text} ({place})")

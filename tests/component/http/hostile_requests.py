@@ -33,7 +33,7 @@ SEGMENTS = st.sampled_from(
 PATHS = st.lists(SEGMENTS, max_size=7).map(lambda parts: "/" + "/".join(parts))
 KNOWN_PATHS = st.sampled_from(
     ("/health", "/api/v1/groups", "/api/v1/events", "/api/v1/events/stream", "/api/v1/instances/x/console/ws", "/api/v1/auth/me",
-     "/api/v1/modules/m/x", "/api/v1/templates/t/-/files/a", "/metrics", "/api/v1/openapi.json", "/api/v1/tokens", "/", "/login", "/ui/assets/x", "/api/v1/auth/login", "/api/v1/auth/device")
+     "/api/v1/modules/m/x", "/api/v1/templates/t/-/files/a", "/metrics", "/api/v1/openapi.json", "/api/v1/tokens", "/", "/login", "/docs", "/ui/assets/x", "/api/v1/auth/login", "/api/v1/auth/device")
 )  # fmt: skip
 QUERIES = st.one_of(
     st.just(""),

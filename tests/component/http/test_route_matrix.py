@@ -47,7 +47,7 @@ OPEN_FAMILIES: dict[str, set[str]] = {
         "GET /api/v1/auth/oidc/start",
         "GET /api/v1/auth/oidc/callback",
     },
-    "dashboard": {"GET /", "GET /login", "GET /first-admin", "GET /ui/assets/{name}"},
+    "dashboard": {"GET /", "GET /login", "GET /first-admin", "GET /docs", "GET /ui/assets/{name}"},
     "tickets": {
         "GET /api/v1/audit/export",
         "GET /api/v1/events/stream",

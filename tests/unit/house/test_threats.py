@@ -14,7 +14,7 @@ SECTIONS = {
     for title, _, body in (part.partition("\n") for part in PAGE.split("\n## ")[1:])
     if title != "Not covered"
 }
-TEST = re.compile(r"`((?:unit|component|contract|system)/[a-z0-9_/]+\.py)`")
+TEST = re.compile(r"`((?:unit|component|contract|system|browser)/[a-z0-9_/]+\.py)`")
 
 
 def rows(body: str) -> list[list[str]]:

@@ -3,12 +3,13 @@
 // A session has two halves. The cookie is the browser's, and goes to every port of this host name; the other half is told once,
 // at the login, and kept in localStorage, which other ports cannot read. Nothing else is kept: no password, no code.
 
-const CSRF = "corral.csrf";
-const PAGE_SECRET = "corral.page-secret";
+import { clear, onSubmit, onSwap, open } from "./account-forms.js";
+import { CSRF, Refusal, SessionOver, call } from "./api.js";
+import { copyTextOf, find, land, made, meta, shown, tell } from "./page.js";
+import { beginProviderLogin, finishProviderLogin } from "./provider-login.js";
+
 const AUTH = "/api/v1/auth";
-const NOT_SENT = new Set(["repeat", "username"]);
-const ASKED_NEXT = { SECOND_FACTOR_REQUIRED: ".totp", PASSWORD_CHANGE_REQUIRED: ".change" };
-const UNSEEN = /[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
+const BACK = /^\/docs(#[\w\/.%-]*)?$/;
 const METHODS = {
   PASSWORD: "password",
   TOTP: "password and second factor",
@@ -18,43 +19,7 @@ const METHODS = {
 const BROWSERS = { "Edg/": "Edge", "OPR/": "Opera", "Firefox/": "Firefox", "Chrome/": "Chrome", "Safari/": "Safari" };
 const SYSTEMS = { Android: "Android", iPhone: "iPhone", iPad: "iPad", Windows: "Windows", "Mac OS": "macOS", Linux: "Linux" };
 
-const find = (selector, within = document) => within.querySelector(selector);
-const meta = (name) => find(`meta[name="${name}"]`).content;
-const made = (tag, text) => Object.assign(document.createElement(tag), { textContent: text });
-
-/** A refusal: of the API, or of this page before anything is sent. */
-class Refusal extends Error {
-  constructor({ code = "", message, hint = "", field = "" }, retryAfter = 0) {
-    super(message);
-    Object.assign(this, { code, hint, field, retryAfter });
-  }
-}
-
 // The API
-
-async function call(method, path, body) {
-  const headers = { "X-Corral-CSRF": localStorage.getItem(CSRF) ?? "" };
-  if (body) headers["Content-Type"] = "application/json";
-  const options = { method, headers, body: body && JSON.stringify(body), cache: "no-store", redirect: "error" };
-  let answer;
-  let text;
-  try {
-    answer = await fetch(path, options);
-    text = await answer.text();
-  } catch {
-    throw new Refusal({ message: "the controller does not answer", hint: "check the connection, and try again" });
-  }
-  if (answer.ok) return text ? JSON.parse(text) : null;
-  throw new Refusal(errorIn(text, answer.status), Number(answer.headers.get("Retry-After")) || 0);
-}
-
-function errorIn(text, status) {
-  try {
-    return JSON.parse(text).error;
-  } catch {
-    return { message: `the answer is ${status} and not from Corral`, hint: "something between here and the controller answers" };
-  }
-}
 
 /** A call of somebody who is logged in: when the session is over, the login is shown. */
 async function callAs(method, path, body) {
@@ -67,31 +32,15 @@ async function callAs(method, path, body) {
   }
 }
 
-class SessionOver extends Error {}
-
 function began(login) {
   localStorage.setItem(CSRF, login.csrf);
 }
 
 // Texts
 
-/** Text of others: what would not be seen, or would turn the text around, becomes a box. */
-function shown(text) {
-  return text.replace(UNSEEN, "□");
-}
-
 function putTime(element, time) {
   element.dateTime = time;
   element.textContent = new Date(time).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
-}
-
-function sentence(text) {
-  return text.charAt(0).toUpperCase() + text.slice(1);
-}
-
-function tell(element, error) {
-  const lines = [error.message, error.hint].filter(Boolean);
-  element.replaceChildren(...lines.map((line) => made("span", shown(sentence(line)))));
 }
 
 function browserName(agent) {
@@ -100,115 +49,11 @@ function browserName(agent) {
   return browser && system ? `${browser} on ${system}` : agent.slice(0, 60) || "unknown program";
 }
 
-// Forms
-
-function open(part, isOpen = true) {
-  part.hidden = !isOpen;
-  if (part instanceof HTMLFieldSetElement) part.disabled = !isOpen;
-}
-
-function clearErrors(form) {
-  find(".error", form).replaceChildren();
-  for (const input of form.elements) input.removeAttribute("aria-invalid");
-}
-
-function clear(form) {
-  form.reset();
-  clearErrors(form);
-}
-
-function values(form) {
-  const given = [...new FormData(form)].filter(([name]) => !NOT_SENT.has(name));
-  return Object.fromEntries(given);
-}
-
-function checkRepeats(form) {
-  for (const input of form.querySelectorAll("[data-repeats]:enabled")) {
-    if (input.value !== form.elements[input.dataset.repeats].value) {
-      throw new Refusal({ message: "the two passwords differ", field: "repeat" });
-    }
-  }
-}
-
-/** Show what was refused, and lead to the field that it is about. */
-function refuse(form, error) {
-  tell(find(".error", form), error);
-  const field = error.code === "LOGIN_FAILED" ? secretField(form) : form.elements.namedItem(error.field);
-  if (!field || field.matches(":disabled")) return;
-  if (field.name === error.field) field.setAttribute("aria-invalid", "true");
-  field.focus();
-  field.select();
-}
-
-/** What was wrong is not told: most likely it is what was typed last. */
-function secretField(form) {
-  return find("[name=totp]:enabled, [name=recovery_code]:enabled", form) ?? find("[type=password]", form);
-}
-
-/** The button is held back, with the seconds left on it. */
-async function holdBack(button, seconds) {
-  const label = button.textContent;
-  const end = performance.now() + seconds * 1000;
-  for (let left = seconds; left > 0; left = Math.ceil((end - performance.now()) / 1000)) {
-    button.textContent = `${label} (${left} s)`;
-    await new Promise((resolve) => setTimeout(resolve, 1000));
-  }
-  button.textContent = label;
-}
-
-function onSubmit(form, act) {
-  const button = find("[type=submit]", form);
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    if (button.disabled) return;
-    button.disabled = true;
-    clearErrors(form);
-    try {
-      checkRepeats(form);
-      await act(values(form));
-      clear(form);
-    } catch (error) {
-      if (error instanceof SessionOver) return;
-      if (!(error instanceof Refusal)) throw error;
-      if (!askNext(form, error)) refuse(form, error);
-      if (error.retryAfter) await holdBack(button, error.retryAfter);
-    } finally {
-      button.disabled = false;
-    }
-  });
-}
-
-/** A login that lacks something is sent again with it: open the fields for that. */
-function askNext(form, error) {
-  const part = ASKED_NEXT[error.code] && find(ASKED_NEXT[error.code], form);
-  if (!part?.hidden) return false;
-  open(part);
-  find("input", part).focus();
-  return true;
-}
-
-function onSwap(form) {
-  const [totp, recovery] = [find(".totp", form), find(".recovery", form)];
-  for (const [from, to] of [[totp, recovery], [recovery, totp]]) {
-    find(".swap", from).addEventListener("click", () => {
-      open(from, false);
-      open(to);
-      find("input", to).focus();
-    });
-  }
-}
-
 // Views
 
 function show(id, title) {
   for (const section of document.querySelectorAll("main > section")) section.hidden = section.id !== id;
   document.title = `${title} · Corral`;
-}
-
-/** Go on at a text, where there is no field to go on at. */
-function land(text) {
-  text.tabIndex = -1;
-  text.focus();
 }
 
 function note(error) {
@@ -228,6 +73,11 @@ function showLogin(notice) {
 
 async function showAccount(notice) {
   const me = await callAs("GET", `${AUTH}/me`);
+  const back = new URLSearchParams(location.search).get("back") ?? "";
+  if (!notice && BACK.test(back)) {
+    location.replace(back); // to the page that has sent its reader here to log in
+    return;
+  }
   const account = find("#account");
   const entering = account.hidden;
   const session = me.session;
@@ -342,9 +192,7 @@ function showCodes(codes) {
 }
 
 function copyCodes() {
-  const list = find("#recovery-codes .codes");
-  getSelection().selectAllChildren(list);
-  const copied = document.execCommand("copy"); // unlike navigator.clipboard it is there over plain HTTP, too
+  const copied = copyTextOf(find("#recovery-codes .codes"));
   find("#recovery-codes [role=status]").textContent = copied ? "Copied." : "They are selected: press Ctrl+C.";
 }
 
@@ -355,39 +203,6 @@ function forget() {
   find("#factor-begin").hidden = find("#device-find").hidden = false;
   find("#factor-confirm").hidden = find("#recovery-codes").hidden = find("#device-decide").hidden = true;
   for (const details of document.querySelectorAll("#account details")) details.open = false;
-}
-
-// Logins with a provider
-
-function base64url(bytes) {
-  return btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
-}
-
-/** The secret stays in this tab, and proves when the browser comes back that it is this page that began. */
-async function beginProviderLogin() {
-  const { origin } = new URL(meta("corral-provider-origin"));
-  if (origin !== location.origin) {
-    location.assign(`${origin}/login`); // the provider sends people back there, where nothing of this page is known
-    return;
-  }
-  const secret = base64url(crypto.getRandomValues(new Uint8Array(32)));
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(secret));
-  sessionStorage.setItem(PAGE_SECRET, secret);
-  location.assign(`${AUTH}/oidc/start?challenge=${base64url(new Uint8Array(digest))}`);
-}
-
-/** The browser is back from the provider. Links of others can end in a fragment, too: without the secret it means nothing. */
-async function finishProviderLogin(fragment) {
-  const secret = sessionStorage.getItem(PAGE_SECRET);
-  sessionStorage.removeItem(PAGE_SECRET);
-  if (!secret) {
-    throw new Refusal({ message: "this tab has begun no login that could be finished", hint: "log in here" });
-  }
-  const told = new URLSearchParams(fragment);
-  if (told.has("error")) {
-    throw new Refusal({ message: told.get("message") || told.get("error"), hint: told.get("hint") ?? "" });
-  }
-  began(await call("POST", `${AUTH}/login`, { code: fragment, page_secret: secret }));
 }
 
 // Wiring
@@ -490,7 +305,7 @@ async function start() {
   }
   let failed;
   try {
-    if (fragment) await finishProviderLogin(fragment);
+    if (fragment) began(await finishProviderLogin(fragment));
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     failed = error;

@@ -1,11 +1,11 @@
-"""Pages of the dashboard: login, first administrator, and the assets of both."""
+"""Pages of the dashboard: login, first administrator, documentation of the API, and the assets of all."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from corral.controller.dashboard.content_policy import content_policy
-from corral.controller.dashboard.site_files import ASSETS_PATH, SiteFile
+from corral.controller.dashboard.site_files import ACCOUNT, ASSETS_PATH, DOCS, SiteFile
 from corral.controller.http.messages.compression import accepts_gzip
 from corral.controller.http.messages.request import HttpRequest
 from corral.controller.http.messages.responses import ApiResponse, Headers
@@ -17,6 +17,7 @@ from corral.errors import Code, Rejected
 
 _KEPT: Final = b"public, max-age=31536000, immutable"
 _ASKED_AGAIN: Final = b"no-cache"
+_DOCS_PAGE: Final = "/docs"
 
 
 async def show_root(setting: ProcessContext, request: HttpRequest) -> ApiResponse:
@@ -25,11 +26,16 @@ async def show_root(setting: ProcessContext, request: HttpRequest) -> ApiRespons
 
 
 async def show_login(setting: ProcessContext, request: HttpRequest) -> ApiResponse:
-    return _shell(setting, request, insecure=setting.allow_insecure_login)
+    return _page(ACCOUNT, setting, request, insecure=setting.allow_insecure_login)
 
 
 async def show_first_admin(setting: ProcessContext, request: HttpRequest) -> ApiResponse:
-    return _shell(setting, request, insecure=False)
+    return _page(ACCOUNT, setting, request, insecure=False)
+
+
+async def show_docs(setting: ProcessContext, request: HttpRequest) -> ApiResponse:
+    """The page alone: the document that it shows is read with the credentials of whoever looks at it."""
+    return _page(DOCS, setting, request, insecure=setting.allow_insecure_login)
 
 
 async def get_asset(setting: ProcessContext, request: HttpRequest) -> ApiResponse:
@@ -43,15 +49,14 @@ async def get_asset(setting: ProcessContext, request: HttpRequest) -> ApiRespons
     return _answer(found, setting, request, cache_control=_KEPT)
 
 
-def _shell(setting: ProcessContext, request: HttpRequest, *, insecure: bool) -> ApiResponse:
-    """The page; one that says so where no login is possible, before anybody has typed a password."""
-    site = setting.site
-    shell = site.shell
+def _page(name: str, setting: ProcessContext, request: HttpRequest, *, insecure: bool) -> ApiResponse:
+    """The page; one that says so where no login is possible, before anybody has typed a secret."""
+    page = setting.site.pages[name]
     try:
         require_private(request, insecure=insecure)
     except Rejected as refused:
-        shell = site.refusing(refused.message, refused.hint or "")
-    return _answer(shell, setting, request, cache_control=_ASKED_AGAIN)
+        page = setting.site.refusing(name, refused.message, refused.hint or "")
+    return _answer(page, setting, request, cache_control=_ASKED_AGAIN)
 
 
 def _answer(
@@ -80,5 +85,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     Page(
         method="GET", path="/first-admin", summary="Page of the first administrator", handler=show_first_admin
     ),
+    Page(method="GET", path=_DOCS_PAGE, summary="Page that documents the API", handler=show_docs),
     Page(method="GET", path=f"{ASSETS_PATH}{{name}}", summary="A file of these pages", handler=get_asset),
 )
