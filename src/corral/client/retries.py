@@ -1,0 +1,63 @@
+"""When a request is sent again: decided from its failures, without waiting. The caller waits."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from corral.client.errors import ApiError, ClientError, RateLimited, Unavailable, Unreachable
+
+TIMEOUT_SECONDS: Final = 30.0
+"""How long an answer may take, unless a client says otherwise."""
+_FIRST_PAUSE: Final = 0.2
+
+
+class Retry(NamedTuple):
+    """How often, and how long in all, a request is repeated that may be: a read, or a change with an idempotency key."""
+
+    attempts: int = 4
+    """Requests in all; 1: none is repeated."""
+    seconds: float = 30.0
+    """No repetition begins later than this after the first request."""
+    longest_pause: float = 5.0
+    """Between two attempts, where the answer names no time (`Retry-After`)."""
+
+
+class Attempts:
+    """The attempts at one request."""
+
+    def __init__(
+        self, retry: Retry, *, repeatable: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._retry = retry
+        self._repeatable = repeatable
+        self._clock = clock
+        self._begun = clock()
+        self._failed = 0
+
+    def pause_after(self, failure: ClientError) -> float:
+        """How long to wait before the next attempt; raises the failure when there is none."""
+        self._failed += 1
+        if not self._repeatable or self._failed >= self._retry.attempts or not passes(failure):
+            raise failure
+        pause = backoff(self._failed - 1, longest=self._retry.longest_pause)
+        if isinstance(failure, ApiError) and failure.retry_after is not None:
+            pause = max(pause, failure.retry_after)
+        if self._clock() - self._begun + pause > self._retry.seconds:
+            raise failure
+        return pause
+
+
+def passes(failure: ClientError) -> bool:
+    """Whether the same request may be answered differently in a moment."""
+    if isinstance(failure, Unreachable):
+        return failure.passing
+    return isinstance(failure, RateLimited | Unavailable)
+
+
+def backoff(failures: int, *, longest: float) -> float:
+    """Twice as long after each failure, spread so that many clients do not come back at once."""
+    pause = min(longest, _FIRST_PAUSE * 2.0 ** min(failures, 20))
+    return float(pause * (0.5 + random.random() / 2))  # noqa: S311 - jitter
