@@ -1,0 +1,251 @@
+"""Calls of the asyncio client: whole answers, downloads, streams and pages, with the repetitions that are allowed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Generic, Self, TypeVar
+
+from corral.client.answers import (
+    MAX_ANSWER,
+    MAX_REFUSAL,
+    AnswerInfo,
+    answer_info,
+    check_opened,
+    decoded,
+    remember,
+    remembered,
+)
+from corral.client.async_transport import AsyncAnswer, AsyncTransport
+from corral.client.errors import ClientError
+from corral.client.failures import invalid, refusal
+from corral.client.http1 import Head
+from corral.client.outgoing import Outgoing
+from corral.client.pages import PageOf
+from corral.client.part_files import part_file
+from corral.client.requests import Request
+from corral.client.retries import Attempts, Retry
+from corral.client.streams import MEDIA, SILENCE_SECONDS, StreamOrder, StreamState
+
+T = TypeVar("T")
+M = TypeVar("M")
+
+
+class AsyncCalls:
+    """Sends the requests that the generated methods make."""
+
+    def __init__(self, transport: AsyncTransport, *, timeout: float, retry: Retry) -> None:
+        self.transport = transport
+        self.url = transport.address.url
+        self._timeout = timeout
+        self._retry = retry
+
+    def _outgoing(self, request: Request[Any]) -> Outgoing:
+        return request.outgoing(far=not self.transport.address.is_local)
+
+    @property
+    def last_answer(self) -> AnswerInfo | None:
+        return remembered(self)
+
+    async def call(self, request: Request[T]) -> T:
+        """The decoded answer."""
+        attempts = Attempts(self._retry, repeatable=request.repeatable)
+        while True:
+            try:
+                return await self._once(request)
+            except ClientError as failure:
+                pause = attempts.pause_after(failure)
+            await asyncio.sleep(pause)
+
+    async def _once(self, request: Request[T]) -> T:
+        seconds = self._timeout + request.waits
+        answer = await self.transport.open(self._outgoing(request), seconds=seconds)
+        try:
+            content = await answer.whole(limit=MAX_ANSWER, seconds=seconds)
+        finally:
+            answer.close()
+        remember(self, answer.head)
+        return decoded(self.url, request, answer.head, content)
+
+    async def opened(self, request: Request[Any], *, kind: str = "") -> AsyncAnswer:
+        """An answer whose body the caller reads, of this media type."""
+        attempts = Attempts(self._retry, repeatable=request.repeatable)
+        while True:
+            try:
+                return await self.opened_once(request, kind=kind)
+            except ClientError as failure:
+                pause = attempts.pause_after(failure)
+            await asyncio.sleep(pause)
+
+    async def opened_once(self, request: Request[Any], *, kind: str = "") -> AsyncAnswer:
+        answer = await self.transport.open(self._outgoing(request), seconds=self._timeout + request.waits)
+        remember(self, answer.head)
+        try:
+            if not 200 <= answer.head.status < 300 and answer.head.status != 304:
+                content = await answer.whole(limit=MAX_REFUSAL, seconds=self._timeout)
+                raise refusal(self.url, answer.head, content, changes=not request.reads)
+            check_opened(self.url, answer.head, kind=kind)
+        except BaseException:
+            answer.close()
+            raise
+        return answer
+
+    def download(self, request: Request[None]) -> AsyncDownload:
+        return AsyncDownload(self, request)
+
+    def stream(self, order: StreamOrder[M]) -> AsyncEventStream[M]:
+        return AsyncEventStream(self, order)
+
+    async def pages(self, read: Callable[[Any], Awaitable[PageOf[T]]]) -> AsyncIterator[T]:
+        """The items of a list, page after page, each read when its first item is asked for."""
+        position: Any = None
+        while True:
+            page = await read(position)
+            for item in page.items:
+                yield item
+            if not page.next or page.next == position:
+                return
+            position = page.next
+
+
+class AsyncDownload:
+    """Bytes of any length. Opened by `async with`, or by the first read; memory stays flat unless `read` is used.
+
+    ```python
+    async with corral.templates.export("lobby") as download:
+        async for piece in download:
+            ...
+    ```
+    """
+
+    def __init__(self, calls: AsyncCalls, request: Request[None]) -> None:
+        self._calls = calls
+        self._request = request
+        self._answer: AsyncAnswer | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._opened()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        answer = await self._opened()
+        while piece := await answer.piece(SILENCE_SECONDS):
+            yield piece
+        self.close()
+
+    @property
+    def info(self) -> AnswerInfo:
+        """The head of the answer."""
+        return answer_info(self._head())
+
+    @property
+    def length(self) -> int | None:
+        """Bytes in all; None: not known before."""
+        text = self._head().get("content-length")
+        return int(text) if text else None
+
+    @property
+    def content_type(self) -> str:
+        return self._head().get("content-type")
+
+    async def read(self, *, limit: int = MAX_ANSWER) -> bytes:
+        """All of it in memory; `InvalidAnswer` when it has more than `limit` bytes."""
+        found = bytearray()
+        async for piece in self:
+            found += piece
+            if len(found) > limit:
+                self.close()
+                raise invalid(self._calls.url, f"a download of more than {limit} bytes")
+        return bytes(found)
+
+    async def save(self, path: str | os.PathLike[str]) -> int:
+        """Write it to a file, which gets its name when it is whole; the number of bytes."""
+        await self._opened()
+        written = 0
+        with part_file(path) as file:
+            async for piece in self:
+                written += await asyncio.to_thread(file.write, piece)
+        return written
+
+    def close(self) -> None:
+        if self._answer is not None:
+            self._answer.close()
+
+    def _head(self) -> Head:
+        if self._answer is None:
+            raise ValueError("the download is not open yet; use 'async with'")
+        return self._answer.head
+
+    async def _opened(self) -> AsyncAnswer:
+        if self._answer is None:
+            self._answer = await self._calls.opened(self._request)
+        return self._answer
+
+
+class AsyncEventStream(Generic[M]):
+    """Messages as they come. Opened by `async with`, or by the first message; after a cut it is opened again where it broke off."""
+
+    def __init__(self, calls: AsyncCalls, order: StreamOrder[M]) -> None:
+        self._calls = calls
+        self._state = StreamState(calls.url, order)
+        self._answer: AsyncAnswer | None = None
+        self._closed = False
+
+    @property
+    def cursor(self) -> str | None:
+        """The position after the last message: `last_event_id` of a stream that goes on from here."""
+        return self._state.position
+
+    async def __aenter__(self) -> Self:
+        await self._open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> M:
+        while not self._closed:
+            if (message := self._state.next_message()) is not None:
+                return message
+            if self._state.over:
+                break
+            try:
+                pause = await self._read()
+            except ClientError as failure:
+                self._drop()
+                pause = self._state.lost(failure)
+            if pause:
+                await asyncio.sleep(pause)
+        self.close()
+        raise StopAsyncIteration
+
+    def close(self) -> None:
+        self._closed = True
+        self._drop()
+
+    async def _read(self) -> float:
+        """Read one piece; seconds to wait before the next."""
+        answer = self._answer or await self._open()
+        if piece := await answer.piece(SILENCE_SECONDS):
+            self._state.feed(piece)
+            return 0.0
+        self._drop()
+        return self._state.ended()
+
+    async def _open(self) -> AsyncAnswer:
+        open_stream = self._calls.opened_once if self._state.connected else self._calls.opened
+        self._answer = await open_stream(self._state.request(), kind=MEDIA)
+        self._state.opened()
+        return self._answer
+
+    def _drop(self) -> None:
+        if self._answer is not None:
+            self._answer.close()
+            self._answer = None
