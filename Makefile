@@ -16,7 +16,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 # Whole files, in the order of tests/conftest.py: the longest first.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 4
 
-.PHONY: up down setup test system unit coverage durations check hooks bench traps docs wire lock soak clean
+.PHONY: up down setup test system unit coverage durations check hooks bench traps docs wire client lock soak clean
 
 up: $(VENV)/.runtime  ## run everything on this machine, in the foreground, with a demo group
 	$(BIN)/corral up --data $(DATA) --demo $(if $(DEMO_PORTS),--demo-ports $(DEMO_PORTS)) \
@@ -65,6 +65,7 @@ check: $(VENV)/.dev  ## style, types, import directions, generated code
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/check_sizes.py
 	$(BIN)/python tools/generate_wire.py --check
+	$(BIN)/python tools/generate_client.py --check
 	$(BIN)/python tools/generate_docs.py --check
 
 hooks: $(VENV)/.dev  ## have git run the quick checks before a commit, types before a push
@@ -81,6 +82,9 @@ docs: $(VENV)/.dev  ## write the generated reference pages
 
 wire: $(VENV)/.dev  ## write the generated protocol code
 	$(BIN)/python tools/generate_wire.py
+
+client: $(VENV)/.dev  ## write the generated part of the Python client
+	$(BIN)/python tools/generate_client.py
 
 lock:  ## pin all dependencies anew
 	tools/lock.sh

@@ -15,13 +15,13 @@ from typing import Final
 MAX_FILE_LINES: Final = 400
 MAX_FUNCTION_LINES: Final = 60
 SOURCE: Final = "src"
-GENERATED: Final = "src/corral/wire/v1"
+GENERATED: Final = ("src/corral/wire/v1", "src/corral/client/generated")
 
 
 def faults(root: pathlib.Path) -> Iterator[str]:
     """Each file and each function beneath `src` that is too long, as a line for people and editors."""
     for path in sorted((root / SOURCE).rglob("*.py")):
-        if not path.is_relative_to(root / GENERATED):
+        if not any(path.is_relative_to(root / each) for each in GENERATED):
             yield from _faults_of(path.read_text(), str(path.relative_to(root)))
 
 
