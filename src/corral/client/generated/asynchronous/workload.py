@@ -1,0 +1,55 @@
+"""Methods of `workload`. Generated from the route table of the API by tools/generate_client.py; do not edit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import UNSET, UnsetType
+
+from corral.client.async_calls import AsyncCalls
+from corral.client.generated import models
+from corral.client.requests import Request
+
+
+class AsyncWorkload:
+    """Operations of `/api/v1/workload`."""
+
+    def __init__(self, calls: AsyncCalls) -> None:
+        self._calls = calls
+
+    async def ready(self) -> None:
+        """Report that an instance can be used.
+
+        `POST /api/v1/workload/ready`.
+        """
+        await self._calls.call(Request[None]("POST", "/api/v1/workload/ready"))
+
+    async def players(self, *, count: int, max: int | UnsetType = UNSET) -> None:
+        """Report the players of an instance.
+
+        - `count`: How many play now.
+        - `max`: How many could play; 0: not known. Default: `0`.
+
+        `POST /api/v1/workload/players`.
+        """
+        await self._calls.call(
+            Request[None]("POST", "/api/v1/workload/players", json={"count": count, "max": max})
+        )
+
+    async def metrics(self, body: Mapping[str, float]) -> None:
+        """Report metrics of an instance.
+
+        - `body`: What is sent; left out of it is what is UNSET.
+
+        `POST /api/v1/workload/metrics`.
+        """
+        await self._calls.call(Request[None]("POST", "/api/v1/workload/metrics", json=body))
+
+    async def token(self) -> models.WorkloadToken:
+        """An instance renews its token.
+
+        `POST /api/v1/workload/token`.
+        """
+        return await self._calls.call(
+            Request[models.WorkloadToken]("POST", "/api/v1/workload/token", models.WorkloadToken)
+        )
