@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import os
 import pathlib
-import re
-import subprocess
-import sys
+
+from marked_errors import check_marks
 
 import corral.sdk
 
 ROOT = pathlib.Path(__file__).parents[2]
 CASES = pathlib.Path(__file__).parent / "cases"
-EXPECTED = re.compile(r"# E: ([a-z-]+)")
-REPORTED = re.compile(r"^(.+?):(\d+): error: .*\[([a-z-]+)\]$")
 
 NAMES = [
     "ABSENT",
@@ -92,28 +88,4 @@ def test_every_public_class_is_documented_with_an_example():
 
 
 def test_mypy_finds_in_sample_modules_what_is_marked_and_nothing_else(scratch):
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", scratch / "cache"]
-    command += ["--namespace-packages", "--explicit-package-bases", "--no-error-summary"]
-    ran = subprocess.run(
-        [*command, *sorted(CASES.glob("*.py"))],
-        env={**os.environ, "MYPYPATH": str(ROOT / "sdk/src")},
-        cwd=CASES,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=110,
-    )
-    assert ran.returncode in (0, 1), ran.stdout + ran.stderr
-    found = [REPORTED.match(line) for line in ran.stdout.splitlines() if ": error: " in line]
-    assert all(found), ran.stdout
-    reported = {(pathlib.Path(hit[1]).name, int(hit[2]), hit[3]) for hit in found}
-    assert reported == _expected(), ran.stdout
-
-
-def _expected() -> set[tuple[str, int, str]]:
-    return {
-        (case.name, number, mark[1])
-        for case in CASES.glob("*.py")
-        for number, line in enumerate(case.read_text().splitlines(), 1)
-        if (mark := EXPECTED.search(line))
-    }
+    check_marks(CASES, source=ROOT / "sdk/src", cache=scratch / "cache")
