@@ -26,6 +26,7 @@ from grpc_tools import protoc  # type: ignore[import-untyped]  # has no stubs
 
 import corral.sdk
 from corral.cli.main import cli
+from corral.client import AnswerInfo, ApiError, Client, Download, EventStream, Retry, Unreachable
 from corral.controller.http.meanings import code_meanings
 from corral.controller.http.openapi import describe
 from corral.controller.http.openapi_events import EVENT_MARK
@@ -636,11 +637,45 @@ def attribute_text(after: ast.stmt | None) -> str:
     return ""
 
 
+# Python client
+
+CLIENT_INTRO = """
+`from corral.client import Client, AsyncClient`; [the guide](../guides/python-client.md) shows how they are used. `AsyncClient` has the same
+methods: those that return an answer are awaited, iterators are asynchronous, and downloads and streams are `AsyncDownload` and
+`AsyncEventStream`. `models` is `corral.client.models`; fields of its structures are those of the [API](api.md), with their meanings in the code.
+An argument that is `UNSET` is not sent."""
+CLIENT_CLASSES = (Client, Download, EventStream, Retry, AnswerInfo, ApiError, Unreachable)
+
+
+def client() -> str:
+    with Client("http://127.0.0.1:1") as made:
+        resources = {name: value for name, value in vars(made).items() if is_generated(type(value))}
+    names = [kind.__name__ for kind in CLIENT_CLASSES]
+    index = " · ".join(f"[{name}](#{anchor(name)})" for name in [*names, *resources])
+    blocks = [client_block(kind.__name__, kind) for kind in CLIENT_CLASSES]
+    blocks += [client_block(name, type(value)) for name, value in resources.items()]
+    return page("Python client", "`src/corral/client`", CLIENT_INTRO, index, *blocks)
+
+
+def client_block(name: str, kind: type) -> str:
+    parts = [f"## {name}", inspect.getdoc(kind) or ""]
+    shown = [member for member in source_members(kind) if member.name != kind.__name__ or kind is Client]
+    parts += [
+        f"### {name}.{member.name}\n\n`{member.signature}`\n\n{member.text}".strip() for member in shown
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def is_generated(kind: type) -> bool:
+    return kind.__module__.startswith("corral.client.generated.")
+
+
 # all of them
 
 PAGES: dict[str, Callable[[], str]] = {
     "api.md": api,
     "cli.md": command_line,
+    "client.md": client,
     "configuration.md": configuration,
     "errors.md": errors,
     "events.md": events,
