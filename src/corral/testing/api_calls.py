@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 from corral.cli.api.client import Client
 from corral.testing.waiting import eventually
+
+_CALLERS: Final = concurrent.futures.ThreadPoolExecutor(max_workers=64)
+"""Apart from the loop's own threads: the controller in this process may need those to answer, and has few of them."""
 
 
 async def call(
@@ -22,19 +26,17 @@ async def call(
 ) -> Any:
     """One request, the way the CLI makes it."""
     client = Client(url=url, token=token, ca_file=ca_file)
-    try:
-        match method:
-            case "GET":
-                return await asyncio.to_thread(client.get, path)
-            case "POST":
-                return await asyncio.to_thread(client.post, path, body)
-            case "PUT":
-                return await asyncio.to_thread(client.put, path, body or {})
-            case "PATCH":
-                return await asyncio.to_thread(client.patch, path, body or {})
-            case "DELETE":
-                return await asyncio.to_thread(client.delete, path)
+    methods: dict[str, Callable[[], Any]] = {
+        "GET": lambda: client.get(path),
+        "POST": lambda: client.post(path, body),
+        "PUT": lambda: client.put(path, body or {}),
+        "PATCH": lambda: client.patch(path, body or {}),
+        "DELETE": lambda: client.delete(path),
+    }
+    if method not in methods:
         raise ValueError(f"the API has no method {method}")
+    try:
+        return await asyncio.get_running_loop().run_in_executor(_CALLERS, methods[method])
     finally:
         client.close()
 

@@ -1,24 +1,27 @@
-"""The HTTP API as the command line sees it: one keep-alive connection, JSON in and out.
+"""The HTTP API as the command line sees it: kept connections, JSON in and out.
 
-Built on `http.client` because it is the cheapest thing to import. A GET is tried again when the
-connection failed. A change carries an idempotency key of its own, so that nothing between us and the
+The connections are those of `corral.client`, without its structures, whose import would take longer than a command. A GET
+is tried again when the connection failed. A change carries an idempotency key of its own, so that nothing between us and the
 controller does it twice; a line for an instance is asked for with one key until it is answered.
 """
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import json
-import select
-import ssl
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
-from urllib.parse import SplitResult, quote, urlencode, urlsplit
+from typing import Any, Final, Self
 
 from corral.cli.api.answers import GZIP, ApiAnswers
 from corral.cli.failure import CommandRefused, Unreachable, WrongUsage
+from corral.client import addresses
+from corral.client.addresses import checked_address, checked_header, checked_token, query_string
+from corral.client.bodies import Body
+from corral.client.http1 import Head
+from corral.client.outgoing import Outgoing
+from corral.client.sync_transport import SyncAnswer, SyncTransport, connected
+from corral.client.trust import trusting_context
 from corral.system.aio.backoff import Backoff
 from corral.version import VERSION
 
@@ -49,7 +52,39 @@ Params = Mapping[str, object]
 
 def segment(text: str) -> str:
     """A value as one part of a path, whatever is in it."""
-    return quote(text, safe="")
+    try:
+        return addresses.segment(text)
+    except ValueError as error:
+        fault, _, hint = str(error).partition("; ")
+        raise WrongUsage(fault, hint=hint) from None
+
+
+class OpenAnswer:
+    """An answer whose body its reader takes piece by piece, and closes."""
+
+    def __init__(self, answer: SyncAnswer) -> None:
+        self._answer = answer
+        self.head: Head = answer.head
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def length(self) -> int:
+        """Bytes of the body; 0: not known before."""
+        text = self.head.get("Content-Length")
+        return int(text) if text.isdecimal() else 0
+
+    def pieces(self) -> Iterator[bytes]:
+        """The rest of the body; raises `errors.Unreachable` when it breaks off."""
+        while piece := self._answer.piece(STREAM_SILENCE_SECONDS):
+            yield piece
+
+    def close(self) -> None:
+        self._answer.close()
 
 
 class Client:
@@ -65,14 +100,19 @@ class Client:
         timeout: float = TIMEOUT_SECONDS,
     ) -> None:
         """`ca_file`: certificates to trust in place of those of the system; `any_name`: also when they name another host."""
-        self.url = url.rstrip("/")
-        self._parts = _checked_url(self.url)
+        try:
+            self._address = checked_address(url)
+            self.token = checked_token(token)
+        except ValueError as error:
+            fault, _, hint = str(error).partition("; ")
+            named = f"'{url}' is {fault}" if fault.startswith("not ") else fault
+            raise WrongUsage(named, hint=hint) from None
+        self.url = self._address.url
         self._answers = ApiAnswers(self.url)
-        self.token = _checked_token(token)
         self._ca_file = ca_file
         self._any_name = any_name
         self._timeout = timeout
-        self._connection: http.client.HTTPConnection | None = None
+        self._transport = SyncTransport(self._address, token=None, context=None, opener=self._connect)
 
     def copy(self, *, timeout: float) -> Client:
         """Another connection to the same controller, as the same caller."""
@@ -83,13 +123,7 @@ class Client:
     @property
     def is_private(self) -> bool:
         """Whether nobody on the way can read what is sent, as far as the address tells."""
-        return self._parts.scheme == "https" or not self._is_far
-
-    @property
-    def _is_far(self) -> bool:
-        """Whether bytes cost more than to compress them: not on this machine."""
-        host = self._parts.hostname or ""
-        return host not in ("localhost", "::1") and not host.startswith("127.")
+        return self._address.secure or self._address.is_local
 
     def get(self, path: str, params: Params | None = None) -> Any:
         target = self._target(path, params)
@@ -111,21 +145,7 @@ class Client:
         timeout: float | None = None,
     ) -> Any:
         """`timeout`: how long the answer may take, when it is known to take long."""
-        with self._answered_within(timeout):
-            return self._exchange("POST", self._target(path, params), body)
-
-    @contextlib.contextmanager
-    def _answered_within(self, timeout: float | None) -> Iterator[None]:
-        if timeout is None:
-            yield
-            return
-        usual, self._timeout = self._timeout, timeout
-        self.close()
-        try:
-            yield
-        finally:
-            self._timeout = usual
-            self.close()
+        return self._exchange("POST", self._target(path, params), body, timeout=timeout)
 
     def post_patiently(
         self,
@@ -143,8 +163,7 @@ class Client:
         notified = in_doubt = False
         while True:
             try:
-                with self._answered_within(timeout):
-                    return self._exchange("POST", self._target(path, None), body, key=key)
+                return self._exchange("POST", self._target(path, None), body, key=key, timeout=timeout)
             except (Unreachable, CommandRefused) as failure:
                 in_doubt = in_doubt or (isinstance(failure, Unreachable) and failure.in_doubt)
                 left = deadline - time.monotonic()
@@ -174,29 +193,15 @@ class Client:
         method: str = "PUT",
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """Send bytes of any length on a connection of its own. A controller that refuses them while they
-        are still being sent is noticed. `revision`: refused when what it changes has another one."""
+        """Send bytes of any length. A controller that refuses them while they are still being sent is noticed. `revision`:
+        refused when what it changes has another one."""
         sent = {
-            **self._headers(),
             **(headers or {}),
             "Content-Type": content_type,
-            "Content-Length": str(size),
             "Idempotency-Key": _new_key(),
             **({"If-Match": f'"{revision}"'} if revision else {}),
         }
-        connection = self._connect(UPLOAD_SECONDS)
-        body = _until_answered(connection, source)
-        try:
-            # Cut off while sending: it does not want the rest, and the reason is in the answer.
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError, _Answered):
-                connection.request(method, self._target(path, params), body=body, headers=sent)
-            response = connection.getresponse()
-            content = response.read(_MAX_BODY)
-        except (OSError, http.client.HTTPException) as error:
-            raise self._answers.unreachable(error, changed=True) from error
-        finally:
-            connection.close()
-        return self._answers.read(response, content)
+        return self._ask(method, self._target(path, params), sent, Body(source, size=size), UPLOAD_SECONDS)
 
     def delete(self, path: str, params: Params | None = None) -> Any:
         return self._exchange("DELETE", self._target(path, params), None)
@@ -222,126 +227,109 @@ class Client:
             asked[position] = following
         return items
 
-    def stream(self, path: str, params: Params, *, last_id: str | None) -> http.client.HTTPResponse:
-        """Open a server-sent event stream on a connection of its own; the caller closes it."""
+    def stream(self, path: str, params: Params, *, last_id: str | None) -> OpenAnswer:
+        """Open a server-sent event stream ; the caller closes it."""
         more = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         if last_id is not None:
             more["Last-Event-ID"] = last_id
         return self._open(path, params, more, kind="text/event-stream", what="no event stream")
 
-    def download(self, path: str, params: Params) -> http.client.HTTPResponse:
-        """Open a body of any length on a connection of its own; the caller reads and closes it."""
+    def download(self, path: str, params: Params) -> OpenAnswer:
+        """Open a body of any length ; the caller reads and closes it."""
         return self._open(path, params, {"Accept": "*/*"}, kind=_FILES, what="no file")
 
     def _open(
         self, path: str, params: Params, more: dict[str, str], *, kind: str | tuple[str, ...], what: str
-    ) -> http.client.HTTPResponse:
-        connection = self._connect(STREAM_SILENCE_SECONDS)
+    ) -> OpenAnswer:
+        request = self._outgoing("GET", self._target(path, params), more, None)
+        with self._answers.translated():
+            answer = self._transport.open(request, seconds=STREAM_SILENCE_SECONDS)
+        if answer.head.status == 200 and answer.head.get("Content-Type").startswith(kind):
+            return OpenAnswer(answer)
         try:
-            connection.request("GET", self._target(path, params), headers={**self._headers(), **more})
-            response = connection.getresponse()
-        except (OSError, http.client.HTTPException) as error:
-            connection.close()
-            raise self._answers.unreachable(error) from error
-        if response.status == 200 and (response.getheader("Content-Type") or "").startswith(kind):
-            return response
-        try:
-            if response.status != 200:
-                raise self._answers.refusal(response, response.read(_MAX_BODY))
+            if answer.head.status != 200:
+                with self._answers.translated():
+                    content = answer.whole(limit=_MAX_BODY, seconds=self._timeout)
+                raise self._answers.refusal(answer.head, content, changed=False)
             raise self._answers.not_ours(what)
         finally:
-            response.close()
-            connection.close()
+            answer.close()
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        """End the kept connections; the next request opens another one."""
+        self._transport.drop_kept()
 
     def _exchange(
-        self, method: str, target: str, body: Params | None, *, key: str = "", revision: int = 0
+        self,
+        method: str,
+        target: str,
+        body: Params | None,
+        *,
+        key: str = "",
+        revision: int = 0,
+        timeout: float | None = None,
     ) -> Any:
-        headers = self._headers()
-        if revision:
-            headers["If-Match"] = f'"{revision}"'
-        payload: bytes | None = None
+        headers = {"If-Match": f'"{revision}"'} if revision else {}
         if method != "GET":
             headers["Idempotency-Key"] = key or _new_key()
-        elif self._is_far:
+        elif not self._address.is_local:
             headers["Accept-Encoding"] = GZIP
+        payload = None
         if body is not None:
-            payload = json.dumps(body).encode()
+            payload = Body(json.dumps(body).encode())
             headers["Content-Type"] = "application/json"
-        try:
-            response, content = self._ask(method, target, payload, headers)
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            raise self._answers.unreachable(error, changed=method != "GET") from error
-        return self._answers.read(response, content)
+        return self._ask(method, target, headers, payload, timeout or self._timeout)
 
     def _ask(
-        self, method: str, target: str, payload: bytes | None, headers: dict[str, str]
-    ) -> tuple[http.client.HTTPResponse, bytes]:
-        """On the kept connection, if it is still there: a controller closes one that was idle for a while, perhaps
-        in this very moment. Then it is asked again, which the idempotency key makes harmless."""
-        if self._connection is not None and _hung_up(self._connection):
-            self.close()
-        kept = self._connection is not None
-        if self._connection is None:
-            self._connection = self._connect(self._timeout)
-        try:
-            self._connection.request(method, target, body=payload, headers=headers)
-            response = self._connection.getresponse()
-        except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
-            self.close()
-            if not kept:
-                raise
-            return self._ask(method, target, payload, headers)
-        return response, self._read(response)
+        self, method: str, target: str, headers: Mapping[str, str], body: Body | None, seconds: float
+    ) -> Any:
+        with self._answers.translated():
+            answer = self._transport.open(self._outgoing(method, target, headers, body), seconds=seconds)
+            try:
+                content = answer.whole(limit=_MAX_BODY, seconds=seconds)
+            finally:
+                answer.close()
+        return self._answers.read(answer.head, content, changed=method != "GET")
 
-    def _connect(self, timeout: float) -> http.client.HTTPConnection:
-        host = self._parts.hostname or ""
-        if self._parts.scheme == "http":
-            return http.client.HTTPConnection(host, self._parts.port, timeout=timeout)
-        return http.client.HTTPSConnection(host, self._parts.port, timeout=timeout, context=self._trust())
+    def _outgoing(self, method: str, target: str, headers: Mapping[str, str], body: Body | None) -> Outgoing:
+        checked = {name: checked_header(name, value) for name, value in headers.items()}
+        repeatable = body is None or body.repeatable  # what changes something has a key
+        return Outgoing(
+            method,
+            target,
+            headers={**self._headers(), **checked},
+            body=body,
+            reads=method == "GET",
+            repeatable=repeatable,
+        )
 
-    def _trust(self) -> ssl.SSLContext:
+    def _connect(self, seconds: float) -> socket.socket:
+        return connected(self._address, self._trust() if self._address.secure else None, seconds)
+
+    def _trust(self) -> Any:
         """For each connection anew: the file may have been replaced."""
         try:
-            context = ssl.create_default_context(cafile=self._ca_file)
-        except ssl.SSLError as error:
-            raise WrongUsage(
-                f"there is no certificate in the CA file {self._ca_file}",
-                hint="give a PEM file, with lines like '-----BEGIN CERTIFICATE-----'",
-            ) from error
+            return trusting_context(self._ca_file, any_name=self._any_name)
+        except ValueError as error:
+            fault, _, hint = str(error).partition("; ")
+            raise WrongUsage(fault, hint=hint) from error
         except OSError as error:
             raise WrongUsage(f"cannot read the CA file {self._ca_file}: {error.strerror}") from error
-        if self._ca_file is not None:
-            # An authority that was named need not have what public ones must, and may be the server's own certificate.
-            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-            context.check_hostname = not self._any_name
-        return context
 
     def _target(self, path: str, params: Params | None) -> str:
-        given = {key: value for key, value in (params or {}).items() if value not in (None, "", ())}
-        query = "?" + urlencode(given, doseq=True) if given else ""
-        return self._parts.path + path + query
+        return path + query_string(
+            {key: value for key, value in (params or {}).items() if value not in ("", ())}
+        )
 
     def _headers(self) -> dict[str, str]:
-        headers = {"Accept": "application/json", "User-Agent": f"corral-cli/{VERSION}"}
-        if self.token:
+        headers = {
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            "User-Agent": f"corral-cli/{VERSION}",
+        }
+        if self.token:  # it is another one after a login or a new password
             headers["Authorization"] = f"Bearer {self.token}"
         return headers
-
-    def _read(self, response: http.client.HTTPResponse) -> bytes:
-        content = response.read(_MAX_BODY)
-        if not response.isclosed():  # endless, or without a length: not to be used again
-            response.close()
-            self.close()
-        if response.getheader("Content-Encoding") == GZIP:
-            return self._answers.unpacked(content, limit=_MAX_BODY)
-        return content
 
 
 def passes(failure: Unreachable | CommandRefused) -> bool:
@@ -349,49 +337,7 @@ def passes(failure: Unreachable | CommandRefused) -> bool:
     return failure.passing if isinstance(failure, Unreachable) else failure.code in _PASSING
 
 
-def _hung_up(connection: http.client.HTTPConnection) -> bool:
-    """Whether something came without a question: the end, on a connection that is kept."""
-    wire = connection.sock
-    return wire is None or bool(select.select([wire], [], [], 0)[0])
-
-
-class _Answered(Exception):
-    """An answer came before everything was sent."""
-
-
-def _until_answered(connection: http.client.HTTPConnection, source: Iterable[bytes]) -> Iterator[bytes]:
-    """Blocks of `source` until the controller answers: after an answer no more is sent. On TLS the
-    other side also sends what is no answer, so there the whole is sent."""
-    for block in source:
-        wire = connection.sock
-        if not isinstance(wire, ssl.SSLSocket) and select.select([wire], [], [], 0)[0]:
-            raise _Answered
-        yield block
-
-
 def _new_key() -> str:
     import uuid
 
     return str(uuid.uuid4())
-
-
-def _checked_url(url: str) -> SplitResult:
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or parts.query or parts.fragment or parts.username is not None:
-        raise WrongUsage(
-            f"'{url}' is not an address of a controller", hint="write it like http://127.0.0.1:8480"
-        )
-    return parts
-
-
-def _checked_token(token: str | None) -> str | None:
-    if token is None:
-        return None
-    token = token.strip()
-    if not token.isascii() or not token.isprintable() or " " in token:
-        raise WrongUsage("the token holds characters that no token has", hint="copy it again as one line")
-    return token

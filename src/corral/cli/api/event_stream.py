@@ -2,65 +2,32 @@
 
 from __future__ import annotations
 
-import http.client
 import random
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from corral.cli.api.client import Client, Params
+from corral.cli.api.client import Client, OpenAnswer, Params
 from corral.cli.failure import CommandRefused, Unreachable, note
+from corral.client import errors
+from corral.client.event_frames import FrameParser, FrameTooLarge, StreamFrame
 from corral.system.aio.backoff import doubled, spread
 
 FIRST_PAUSE_SECONDS: Final = 0.2
 LONGEST_PAUSE_SECONDS: Final = 5.0
-_MAX_LINE: Final = 8 * 1024 * 1024
 _GONE: Final = "RESYNC_REQUIRED"
 _ONLY_AT_FIRST: Final = ("after", "tail")
 """Where to begin; once something was read, the last id is more exact."""
 
 
-class StreamMessage:
-    """One event of a stream; `data` is empty when it only moves the position."""
-
-    __slots__ = ("data", "event", "id")
-
-    def __init__(self, *, id: str | None, event: str, data: str) -> None:
-        self.id = id
-        self.event = event
-        self.data = data
-
-
-def messages(response: http.client.HTTPResponse) -> Iterator[StreamMessage]:
+def messages(response: OpenAnswer) -> Iterator[StreamFrame]:
     """Whole messages until the stream ends or breaks; one that was cut short is not yielded."""
-    position: str | None = None
-    event = ""
-    data: list[str] = []
-    for line in _lines(response):
-        if not line:
-            if data or position is not None:
-                yield StreamMessage(id=position, event=event, data="\n".join(data))
-            position, event, data = None, "", []
-            continue
-        name, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if name == "data":
-            data.append(value)
-        elif name == "event":
-            event = value
-        elif name == "id" and "\0" not in value:
-            position = value
-
-
-def _lines(response: http.client.HTTPResponse) -> Iterator[str]:
-    while True:
-        try:
-            line = response.readline(_MAX_LINE)
-        except (OSError, http.client.HTTPException, ValueError):
-            return
-        if not line.endswith(b"\n"):
-            return
-        yield line.rstrip(b"\r\n").decode("utf-8", "replace")
+    parser = FrameParser()
+    try:
+        for piece in response.pieces():
+            yield from parser.feed(piece)
+    except (errors.Unreachable, FrameTooLarge):
+        return
 
 
 def follow(
@@ -70,7 +37,7 @@ def follow(
     *,
     last_id: str | None = None,
     notify: Callable[[str], None] = note,
-) -> Iterator[StreamMessage]:
+) -> Iterator[StreamFrame]:
     """Messages for ever, from `last_id` on, resumed after the last one that came. The first connection must succeed.
 
     Ends only by an exception: `CommandRefused` when the controller will not have us any more. Changes

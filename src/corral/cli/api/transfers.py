@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import os
 import pathlib
 import stat
@@ -13,9 +12,10 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, Final, NamedTuple
 
-from corral.cli.api.client import Client, Params
+from corral.cli.api.client import Client, OpenAnswer, Params
 from corral.cli.failure import CommandFailure, CommandRefused, WrongUsage
 from corral.cli.terminal.progress_line import Bar
+from corral.client import errors, failures
 
 _BLOCK: Final = 256 * 1024
 _HEAD: Final = 512
@@ -178,31 +178,22 @@ def _part_head(boundary: str, part: FormFile) -> bytes:
     ).encode("utf-8", "replace")  # names of files need not be text
 
 
-_COPY_BYTES: Final = 256 * 1024
-
-
-def save(response: http.client.HTTPResponse, target: str, *, what: str, private: bool = False) -> int:
+def save(response: OpenAnswer, target: str, *, what: str, private: bool = False) -> int:
     """Write a body to `target` ('-': stdout) and close it; returns its size. A body that breaks off is
     reported, and a file that is not whole never gets the name that was asked for. `private`: see `opened_target`."""
-    with response, opened_target(target, private=private) as file, Bar(what, _length(response)) as bar:
+    with response, opened_target(target, private=private) as file, Bar(what, response.length) as bar:
         for piece in pieces(response):
             file.write(piece)
             bar.add(len(piece))
         return bar.done
 
 
-def pieces(response: Any) -> Iterator[bytes]:
+def pieces(response: OpenAnswer) -> Iterator[bytes]:
     """The rest of a body; one that ends before its announced length broke off."""
-    while True:
-        try:
-            piece = response.read1(_COPY_BYTES)
-        except (OSError, http.client.HTTPException) as error:
-            raise _broken(str(error) or type(error).__name__) from error
-        if not piece:
-            if response.length:
-                raise _broken(f"{response.length} bytes are missing")
-            return
-        yield piece
+    try:
+        yield from response.pieces()
+    except errors.Unreachable as failure:
+        raise _broken(failures.reason(failure.__cause__ or failure)) from failure
 
 
 def _broken(why: str) -> CommandRefused:
@@ -271,8 +262,3 @@ def _is_at(path: pathlib.Path, found: os.stat_result) -> bool:
     """Whether it has this name: what /dev/stdout leads to need not have any."""
     there = _stat(str(path))
     return there is not None and os.path.samestat(there, found)
-
-
-def _length(response: http.client.HTTPResponse) -> int:
-    text = response.getheader("Content-Length") or ""
-    return int(text) if text.isdecimal() else 0

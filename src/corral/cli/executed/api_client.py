@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import socket
 
 from corral.cli.api.client import Client
@@ -17,24 +16,15 @@ class OwnClient(Client):
         self._socket_path = socket_path
         self._request = request
 
-    def _connect(self, timeout: float) -> http.client.HTTPConnection:
-        return _SocketConnection(self._socket_path, timeout)
-
-    def _headers(self) -> dict[str, str]:
-        return {**super()._headers(), "X-Request-Id": self._request}
-
-
-class _SocketConnection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
+    def _connect(self, seconds: float) -> socket.socket:
         wire = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        wire.settimeout(self.timeout)
+        wire.settimeout(seconds)
         try:
-            wire.connect(self._path)
+            wire.connect(self._socket_path)
         except BaseException:
             wire.close()
             raise
-        self.sock = wire
+        return wire
+
+    def _headers(self) -> dict[str, str]:
+        return {**super()._headers(), "X-Request-Id": self._request}

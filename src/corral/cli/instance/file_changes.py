@@ -245,7 +245,7 @@ class _Edit:
         from corral.cli.api.transfers import save
 
         response = self._session.client.download(files_path(self._id, "content"), {"path": self._path})
-        digest = (response.getheader("ETag") or "").strip('"')
+        digest = response.head.get("ETag").strip('"')
         save(response, str(target), what=self._path)
         return digest
 

@@ -95,7 +95,7 @@ def _pull_file(session: ApiSession, id: str, path: str, place: pathlib.Path) -> 
     from corral.cli.api.transfers import save
 
     response = session.client.download(files_path(id, "content"), {"path": path})
-    expected = (response.getheader("ETag") or "").strip('"')
+    expected = response.head.get("ETag").strip('"')
     size = save(response, str(place), what=path)
     if expected and digest_of(place) != expected:
         raise CommandRefused(f"{place} is not what the instance has", hint="fetch it again")
