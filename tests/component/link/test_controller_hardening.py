@@ -107,12 +107,16 @@ async def test_a_transfer_of_too_many_parts_ends_before_it_is_decoded(controller
 
 @pytest.mark.trap("T65")
 async def test_a_certificate_that_is_no_longer_good_is_refused_before_anything_is_read(controller, identity):
-    """Also one that says nothing at all."""
+    """Also one that says nothing at all. When the refusal arrives before the first frame is written, the write fails
+    and gRPC replaces the status of the call by its own: a daemon dials again then, and so does this test."""
     await controller.call("POST", "/api/v1/nodes/raw/revoke", {})
     for first in (None, b"\xff" * 50):
-        async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
-            await daemon.open(first)
-            error = await refusal_of(daemon.read())
+        for _ in range(20):
+            async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
+                await daemon.open(first)
+                error = await refusal_of(daemon.read())
+            if error.code is not Code.UNREACHABLE:
+                break
         assert error.code is Code.CERTIFICATE_REFUSED
 
 
