@@ -88,8 +88,8 @@ def place_file(
         except FileNotFoundError:
             raise changed(path, "is not there") from None
         aside = stack.enter_context(open_tree(written.parent))
-        kept, kept_mode = _looks(present, owner, keep_owner=keep_owner, new_mode=new_mode)
-        _dress(aside, written.name, kept, mode or kept_mode, durable=durable)
+        kept, kept_mode = _owner_and_mode(present, owner, keep_owner=keep_owner, new_mode=new_mode)
+        _set_owner_and_mode(aside, written.name, kept, mode or kept_mode, durable=durable)
         place = _Place(Entry(here, name), path, sha256, condition, abort, exchange)
         result = _placed(Entry(aside, written.name), place)
         if durable:
@@ -226,7 +226,7 @@ def require_same_tree(root: pathlib.Path, top: int) -> None:
     )
 
 
-def _looks(
+def _owner_and_mode(
     present: os.stat_result | None, owner: Owner, *, keep_owner: bool, new_mode: int
 ) -> tuple[Owner, int]:
     """Owner and mode of a file that replaces this one. One that is linked out of the cache is as good as none."""
@@ -242,7 +242,7 @@ def _looks(
     return kept, stat.S_IMODE(present.st_mode) & 0o777
 
 
-def _dress(aside: int, name: str, owner: Owner, mode: int, *, durable: bool) -> None:
+def _set_owner_and_mode(aside: int, name: str, owner: Owner, mode: int, *, durable: bool) -> None:
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=aside)
     try:
         if owner is not None:
