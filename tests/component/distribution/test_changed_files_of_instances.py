@@ -205,6 +205,7 @@ async def test_a_directory_is_taken_away_and_an_archive_unpacked(site: Site) -> 
     await site.put("world/region/r.0", b"r" * 100_000)
     packed = await site.client.get(f"{FILES}/archive", params={"path": "world"})
     assert packed.status_code == 200, packed.text
+    assert packed.headers["corral-left-out"] == "0"
     with tarfile.open(fileobj=io.BytesIO(packed.content)) as archive:
         assert archive.getnames() == ["region", "region/r.0"]
     await site.put("world.tar.gz", packed.content)
@@ -214,6 +215,17 @@ async def test_a_directory_is_taken_away_and_an_archive_unpacked(site: Site) -> 
     assert error(await site.post("unpack", path="world.tar.gz", to="copy")) == (409, "ALREADY_EXISTS")
     assert error(await site.client.get(f"{FILES}/archive", params={"path": "nowhere"})) == (404, "NOT_FOUND")
     assert site.staged() == []
+
+
+async def test_an_archive_says_how_many_entries_it_lacks(site: Site) -> None:
+    await site.put("world/level.dat", b"level")
+    (site.directory / "world/latest").symlink_to("level.dat")
+    (site.directory / "world/level.bak").hardlink_to(site.directory / "begun.txt")
+    os.mkfifo(site.directory / "world/pipe")
+    packed = await site.client.get(f"{FILES}/archive", params={"path": "world"})
+    assert packed.headers["corral-left-out"] == "3"
+    with tarfile.open(fileobj=io.BytesIO(packed.content)) as archive:
+        assert archive.getnames() == ["level.dat"]
 
 
 @pytest.mark.trap("T26")

@@ -84,6 +84,8 @@ class OpenedFile(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     digest: str
     """Empty: of a part, which has none."""
+    left_out: int
+    """Entries of a directory that its archive lacks."""
     blocks: AsyncIterator[bytes]
     """Raises when what came is not what was announced."""
 
@@ -211,7 +213,7 @@ class InstanceFileTransfers:
                     raise _too_slow(record.node, self._open_seconds)
                 found = head.result()
                 digest = found.digest if is_digest(found.digest) else ""
-                yield OpenedFile(size=found.size, digest=digest, blocks=blocks)
+                yield OpenedFile(size=found.size, digest=digest, left_out=found.left_out, blocks=blocks)
 
     async def _sent(self, link: NodeLink, node_id: NodeId, order: wire.SendInstanceFile) -> None:
         await self._questions.ask(

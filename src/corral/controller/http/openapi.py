@@ -375,6 +375,11 @@ def _success(route: Route, by_type: dict[int, Any]) -> dict[str, Any]:
             response["content"]["text/event-stream"][EVENT_MARK] = {"$ref": _REF.format(name=route.frames)}
     elif isinstance(route, Download):
         response["content"] = {route.media: _BINARY}
+        if route.counts:
+            number = {"type": "integer", "minimum": 0}
+            response["headers"] = {
+                name: {"description": about, "schema": number} for name, about in route.counts.items()
+            }
     elif isinstance(route, Asset | Relay):
         response["content"] = {"*/*": _BINARY}
     elif isinstance(route, Probe) and route.response is None:

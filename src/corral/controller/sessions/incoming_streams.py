@@ -34,6 +34,8 @@ class StreamHead(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     digest: str
     """Empty: none was announced."""
+    left_out: int = 0
+    """Entries of a directory that its archive lacks."""
 
 
 class IncomingStream:
@@ -73,7 +75,11 @@ class IncomingStream:
         try:
             await within(context.write(PushReply(accepted=PushAccepted(offset=0, credit=CREDIT))))
             if not self.head.done():
-                self.head.set_result(StreamHead(size=opening.size_bytes, digest=opening.digest))
+                self.head.set_result(
+                    StreamHead(
+                        size=opening.size_bytes, digest=opening.digest, left_out=max(opening.left_out, 0)
+                    )
+                )
             await self._take_in(context, opening)
         except BaseException as error:
             lost = Retryable(Code.TRANSFER_INTERRUPTED, "the node broke off the transfer")

@@ -175,9 +175,12 @@ class DataChannel:
         opening = PushOpen(transfer_id=transfer_id, digest=hasher.hexdigest(), size_bytes=size)
         return await self._push(opening, lambda offset: _blocks(path, offset))
 
-    async def push_part(self, transfer_id: str, file: int, *, digest: str, offset: int, size: int) -> str:
-        """Upload a part of an open file whose digest is known. TRANSFER_INTERRUPTED when the file has become shorter."""
-        opening = PushOpen(transfer_id=transfer_id, digest=digest, size_bytes=size)
+    async def push_part(
+        self, transfer_id: str, file: int, *, digest: str, offset: int, size: int, left_out: int = 0
+    ) -> str:
+        """Upload a part of an open file whose digest is known. TRANSFER_INTERRUPTED when the file has become shorter.
+        `left_out`: how many entries an archive lacks."""
+        opening = PushOpen(transfer_id=transfer_id, digest=digest, size_bytes=size, left_out=left_out)
         return await self._push(opening, lambda start: _part_blocks(file, offset + start, size - start))
 
     async def push_bytes(self, transfer_id: str, content: bytes) -> str:

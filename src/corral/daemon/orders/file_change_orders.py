@@ -72,6 +72,8 @@ class _OpenedFile(msgspec.Struct, frozen=True, kw_only=True):
     offset: int
     size: int
     digest: str
+    left_out: int = 0
+    """Entries of a directory that its archive lacks."""
 
 
 class FileChangeOrders:
@@ -314,7 +316,12 @@ class FileChangeOrders:
                 file = await stack.enter_async_context(opening)
             channel = await stack.enter_async_context(DataChannel(self._live()))
             await channel.push_part(
-                asked.request_id, file.descriptor, digest=file.digest, offset=file.offset, size=file.size
+                asked.request_id,
+                file.descriptor,
+                digest=file.digest,
+                offset=file.offset,
+                size=file.size,
+                left_out=file.left_out,
             )
 
     @contextlib.asynccontextmanager
@@ -344,7 +351,7 @@ class FileChangeOrders:
         archive = self._directories.staging(new_id("pack", self._entropy), static=False)
         room = RoomCheck(archive, reserve_mb=self._reserve_mb, size=0)
         try:
-            await self._done(
+            packed = await self._done(
                 lambda abort: pack_directory(
                     root,
                     asked.path,
@@ -358,7 +365,9 @@ class FileChangeOrders:
             with archive.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
                 digest = await self._done(lambda abort: digest_of(file.fileno(), abort, length=size))
-                yield _OpenedFile(descriptor=file.fileno(), offset=0, size=size, digest=digest)
+                yield _OpenedFile(
+                    descriptor=file.fileno(), offset=0, size=size, digest=digest, left_out=packed.left_out
+                )
         finally:
             archive.unlink(missing_ok=True)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
 import io
 import os
 import pathlib
@@ -47,6 +46,8 @@ MAX_FILES: Final = 100_000
 class Packed(msgspec.Struct, frozen=True):
     files: int
     size: int
+    left_out: int = 0
+    """Links, special files, and files that may lie elsewhere as well."""
 
 
 def pack(
@@ -97,7 +98,7 @@ def pack_directory(
     """A directory of the tree for somebody to take away, empty directories included: what is no regular file is left out,
     and so are files that may lie elsewhere as well. `room` gets the bytes so far. ARCHIVE_TOO_LARGE, DISK_FULL,
     PATH_REFUSED, FileNotFoundError. Blocks."""
-    files = size = 0
+    files = size = left_out = 0
     most = min(max_files or MAX_FILES, MAX_FILES)
     with (
         open_tree(root) as top,
@@ -115,10 +116,12 @@ def pack_directory(
                 entry.type, entry.mode = tarfile.DIRTYPE, 0o755
                 archive.addfile(entry)
                 continue
-            with contextlib.suppress(_Skipped):
+            try:
                 size += _add(archive, name, found, (size, max_bytes), abort, None, skip=True)
+            except _Skipped:
+                left_out += 1
             room(size)
-    return Packed(files, size)
+    return Packed(files, size, left_out)
 
 
 class _Skipped(Exception):

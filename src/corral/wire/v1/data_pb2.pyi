@@ -57,14 +57,16 @@ class PushMessage(_message.Message):
     def __init__(self, open: _Optional[_Union[PushOpen, _Mapping]] = ..., chunk: _Optional[_Union[DataChunk, _Mapping]] = ...) -> None: ...
 
 class PushOpen(_message.Message):
-    __slots__ = ("transfer_id", "digest", "size_bytes")
+    __slots__ = ("transfer_id", "digest", "size_bytes", "left_out")
     TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     transfer_id: str
     digest: str
     size_bytes: int
-    def __init__(self, transfer_id: _Optional[str] = ..., digest: _Optional[str] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+    left_out: int
+    def __init__(self, transfer_id: _Optional[str] = ..., digest: _Optional[str] = ..., size_bytes: _Optional[int] = ..., left_out: _Optional[int] = ...) -> None: ...
 
 class PushReply(_message.Message):
     __slots__ = ("accepted", "credit", "stored")

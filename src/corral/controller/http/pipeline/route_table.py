@@ -331,6 +331,8 @@ class Download(Route):
     ticketed: ClassVar[bool] = True
     media: str = "application/octet-stream"
     """The media type of the API's description."""
+    counts: Mapping[str, str] = field(default_factory=dict)
+    """Headers of the answer that are numbers, and what they count."""
 
 
 @dataclass(frozen=True, kw_only=True)

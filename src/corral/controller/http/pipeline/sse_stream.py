@@ -44,6 +44,8 @@ class Content:
     """Where it is known before."""
     digest: str = ""
     """The SHA-256 of all of it, which is its entity tag; empty: it has none."""
+    headers: Headers = ()
+    """As its route describes them."""
     close: Callable[[], Awaitable[None]] | None = None
     """Called when it was sent, broke off, or is not wanted."""
 
@@ -96,6 +98,7 @@ async def _send_download(
             "headers": [
                 (b"content-type", content.content_type),
                 (b"content-disposition", attachment(content.filename)),
+                *content.headers,
                 *SECURITY_HEADERS,
                 *headers,
             ],

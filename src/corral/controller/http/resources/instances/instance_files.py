@@ -7,6 +7,7 @@ import binascii
 import contextlib
 import datetime as dt
 import hashlib
+from dataclasses import replace
 from typing import Annotated, Final
 
 import msgspec
@@ -37,6 +38,7 @@ from corral.system.threads import to_end
 
 _BYTES: Final = b"application/octet-stream"
 _ARCHIVE: Final = "application/gzip"
+_LEFT_OUT: Final = "Corral-Left-Out"
 _TEXT_BYTES: Final = 1024 * 1024
 """The largest text of a template's file that is shown."""
 FilePath = Annotated[str, msgspec.Meta(min_length=1, max_length=PATH_MAX)]
@@ -167,7 +169,8 @@ async def get_archive(distribution: FileDistribution, call: ApiCall[None, FileAr
             distribution.open_file(id, path, archive=True, caller=call.caller.limit_key)
         )
         name = f"{_name(path) or id}.tar.gz"
-        return _passed_on(opened, stack.pop_all(), name, _ARCHIVE.encode())
+        content = _passed_on(opened, stack.pop_all(), name, _ARCHIVE.encode())
+        return replace(content, headers=((_LEFT_OUT.lower().encode(), b"%d" % opened.left_out),))
 
 
 async def get_origin(
@@ -290,6 +293,10 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=FileArchiveQuery,
         handler=get_archive,
         media=_ARCHIVE,
+        counts={
+            _LEFT_OUT: "Entries that the archive lacks: links, special files, and files that have a second name "
+            "or belong to others."
+        },
     ),
     Read(
         method="GET",
