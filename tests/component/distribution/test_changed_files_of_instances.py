@@ -21,8 +21,10 @@ from corral.controller.distribution.instance_file_transfers import (
     CHANGES_PER_CALLER,
     DOWNLOADS_PER_CALLER,
     INLINE,
+    FileChange,
 )
 from corral.domain.file_paths import MOST_BYTES
+from corral.errors import Code, FileChanged, Rejected
 from corral.testing.cluster import LocalCluster, LocalController, LocalDaemon
 from corral.testing.waiting import eventually
 
@@ -215,6 +217,31 @@ async def test_a_directory_is_taken_away_and_an_archive_unpacked(site: Site) -> 
     assert error(await site.post("unpack", path="world.tar.gz", to="copy")) == (409, "ALREADY_EXISTS")
     assert error(await site.client.get(f"{FILES}/archive", params={"path": "nowhere"})) == (404, "NOT_FOUND")
     assert site.staged() == []
+
+
+@pytest.mark.trap("T70")
+async def test_a_repeated_change_is_answered_as_the_first_and_leaves_what_is_newer(site: Site) -> None:
+    """The controller asks again because it does not know what became of it."""
+    term = site.controller.app.role.term
+    assert term is not None
+    once = {"caller": "somebody", "change_id": "once-1"}
+    deleted = FileChange(verb="delete", path="begun.txt")
+    first = await term.distribution.change_files("lobby-1", deleted, **once)
+    (site.directory / "begun.txt").write_bytes(b"newer")
+    assert await term.distribution.change_files("lobby-1", deleted, **once, repeated=True) == first
+    assert (site.directory / "begun.txt").read_bytes() == b"newer"
+    with pytest.raises(Rejected, match="may have been changed") as caught:
+        await term.distribution.change_files(
+            "lobby-1", deleted, caller="somebody", change_id="once-2", repeated=True
+        )
+    assert caught.value.code is Code.MAY_HAVE_ARRIVED
+    refused = FileChange(verb="delete", path="begun.txt", if_digests=(sha256(b"other"),))
+    once["change_id"] = "once-3"
+    for repeated in (False, True):
+        with pytest.raises(FileChanged) as changed:
+            await term.distribution.change_files("lobby-1", refused, **once, repeated=repeated)
+        assert changed.value.digest == sha256(b"newer")
+    assert (site.directory / "begun.txt").read_bytes() == b"newer"
 
 
 async def test_an_archive_says_how_many_entries_it_lacks(site: Site) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from corral.controller.distribution.instance_file_transfers import (
     ChangedFiles,
@@ -15,7 +15,7 @@ from corral.controller.distribution.instance_file_transfers import (
 from corral.controller.distribution.instance_files import FileListing, FilePart, ListedFile, WalkRequest
 from corral.controller.distribution.node_caches import CachedTemplate, CacheReport, CacheTrouble, SyncAnswer
 from corral.controller.state.cluster_state import ClusterState
-from corral.errors import CorralError
+from corral.errors import Code, CorralError, Rejected
 from corral.system.controller_config import FilesSection
 
 
@@ -28,6 +28,9 @@ class StandInDistribution:
         self.saved = b""
         self.asked: list[tuple[str, object]] = []
         self.open_saves = 0
+        self.changed: dict[str, ChangedFiles] = {}
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a change was made, and its answer is not known yet."""
 
     def _ask(self, what: str, about: object) -> None:
         self.asked.append((what, about))
@@ -80,7 +83,7 @@ class StandInDistribution:
         self.open_saves += 1
         try:
             digest = hashlib.sha256(self.saved).hexdigest()
-            yield OpenedFile(size=len(self.saved), digest=digest, blocks=self._pieces())
+            yield OpenedFile(size=len(self.saved), digest=digest, left_out=0, blocks=self._pieces())
         finally:
             self.open_saves -= 1
 
@@ -97,13 +100,30 @@ class StandInDistribution:
         self._ask("worlds", node)
 
     async def change_files(
-        self, id: str, change: FileChange, body: FileBody | None = None, *, caller: str
+        self,
+        id: str,
+        change: FileChange,
+        body: FileBody | None = None,
+        *,
+        caller: str,
+        change_id: str = "",
+        repeated: bool = False,
     ) -> ChangedFiles:
+        """As a node does it: a change with an id is made once, and one that was interrupted is in doubt."""
+        if repeated:
+            if change_id not in self.changed:
+                raise Rejected(Code.MAY_HAVE_ARRIVED, "it may have been changed")
+            return self.changed[change_id]
         self._ask(change.verb, (self._state.instances.require(id).record.id, change))
         if body is None:
-            return ChangedFiles(entries=1)
-        self.saved = body.file.read_bytes()
-        return ChangedFiles(digest=body.sha256, size=body.size, entries=1)
+            done = ChangedFiles(entries=1)
+        else:
+            self.saved = body.file.read_bytes()
+            done = ChangedFiles(digest=body.sha256, size=body.size, entries=1)
+        self.on_change()
+        if change_id:
+            self.changed[change_id] = done
+        return done
 
     async def read_file(self, id: str, path: str, *, offset: int, length: int) -> FilePart:
         self._ask("read", (self._state.instances.require(id).record.id, path, offset, length))

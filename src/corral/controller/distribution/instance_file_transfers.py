@@ -128,18 +128,27 @@ class InstanceFileTransfers:
         await self._orders.close()
 
     async def change(
-        self, record: InstanceRecord, change: FileChange, body: FileBody | None = None, *, caller: str
+        self,
+        record: InstanceRecord,
+        change: FileChange,
+        body: FileBody | None = None,
+        *,
+        caller: str,
+        change_id: str = "",
+        repeated: bool = False,
     ) -> ChangedFiles:
         """Have the node do it. FileChanged when what must hold does not, NOT_FOUND, ALREADY_EXISTS, PATH_REFUSED, DISK_FULL:
-        then nothing was changed, unless the refusal says so. After NODE_OFFLINE and TIMEOUT it is not known."""
+        then nothing was changed, unless the refusal says so. After NODE_OFFLINE and TIMEOUT it is not known. With `repeated`
+        the node says what became of the change with this id, or MAY_HAVE_ARRIVED, and does nothing."""
         check_path(change.path, field="path")
         link = self._questions.link(record.node, changes=True, modes=change.mode != 0)
         request_id = self._questions.new_request()
         order = _order(record, change, request_id, self.limits)
+        order.change_id, order.repeated = change_id, repeated
         with contextlib.ExitStack() as turn, contextlib.ExitStack() as stack:
             turn.enter_context(self.changes.taken(record.node, caller=caller, instance=record.id))
             async with _quiet_limit(record.node, self._change_seconds) as limit:
-                if body is not None:
+                if body is not None and not repeated:
                     order.size_bytes, order.sha256 = body.size, body.sha256
                     if body.size <= INLINE:
                         order.content = await asyncio.to_thread(body.file.read_bytes)
@@ -154,6 +163,7 @@ class InstanceFileTransfers:
                     wire.InstanceFilesAnswer,
                     lambda _: ControllerMessage(change_instance_files=order),
                     request_id=request_id,
+                    gone=_unanswered(record.node),
                 )
                 async with self._ordered(asking, turn.pop_all(), record, self._change_seconds) as answered:
                     answer = await asyncio.shield(answered)
@@ -285,6 +295,15 @@ async def _quiet_limit(node_id: NodeId, seconds: float) -> AsyncIterator[_QuietL
             yield _QuietLimit(timeout, seconds)
     except TimeoutError:
         raise _too_slow(node_id, seconds) from None
+
+
+def _unanswered(node_id: NodeId) -> Retryable:
+    return Retryable(
+        Code.NODE_OFFLINE,
+        f"the connection to node '{node_id}' ended before it had answered: the change may have been made",
+        hint="wait until the node is back, then look at the file, or repeat the request with its Idempotency-Key",
+        retry_after=5.0,
+    )
 
 
 def _too_slow(node_id: NodeId, seconds: float) -> Retryable:

@@ -262,8 +262,10 @@ class InstanceFileQuestions:
         message: Callable[[str], ControllerMessage],
         *,
         request_id: str = "",
+        gone: CorralError | None = None,
     ) -> A:
-        """The node's answer; its error is raised. The caller sets the deadline. NODE_OFFLINE, RATE_LIMITED."""
+        """The node's answer; its error is raised. The caller sets the deadline. NODE_OFFLINE, RATE_LIMITED. `gone`: raised
+        when the session ends after the question was sent."""
         if sum(1 for each in self._open.values() if each.node_id == node_id) >= MAX_WAITING:
             raise Retryable(
                 Code.RATE_LIMITED,
@@ -276,7 +278,7 @@ class InstanceFileQuestions:
         try:
             if not link.send(message(request_id)):
                 raise offline(node_id)
-            reply = cast(A, await answer_of(answer, over=link.over, gone=offline(node_id)))
+            reply = cast(A, await answer_of(answer, over=link.over, gone=gone or offline(node_id)))
         finally:
             del self._open[request_id]
         if reply.error:

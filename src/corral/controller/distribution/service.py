@@ -230,11 +230,20 @@ class Distribution:
         self._files.require_worlds(NodeId(node))
 
     async def change_files(
-        self, id: str, change: FileChange, body: FileBody | None = None, *, caller: str
+        self,
+        id: str,
+        change: FileChange,
+        body: FileBody | None = None,
+        *,
+        caller: str,
+        change_id: str = "",
+        repeated: bool = False,
     ) -> ChangedFiles:
         """Change something in it; see `InstanceFileTransfers.change`."""
         record = self._state.instances.require(id).record
-        return await self._transfers.change(record, change, body, caller=caller)
+        return await self._transfers.change(
+            record, change, body, caller=caller, change_id=change_id, repeated=repeated
+        )
 
     @contextlib.asynccontextmanager
     async def open_file(

@@ -102,7 +102,7 @@ def _codes(route: Route) -> Iterator[Code]:
         yield from _CHANGES
     if isinstance(route, CommitRoute) and route.revises is not None:
         yield Code.REVISION_MISMATCH
-    if isinstance(route, Once):
+    if isinstance(route, Once) or (isinstance(route, FormUpload) and route.once):
         yield Code.MAY_HAVE_ARRIVED
 
 

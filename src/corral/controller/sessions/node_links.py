@@ -85,7 +85,7 @@ def offline(node_id: NodeId) -> CorralError:
     return Retryable(
         Code.NODE_OFFLINE,
         f"node '{node_id}' is not connected",
-        hint="wait until it is back, or look at it with 'corral node show'",
+        hint="wait until it is back, or look at it with 'corral node info'",
         retry_after=5.0,
     )
 

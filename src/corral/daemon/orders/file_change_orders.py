@@ -22,8 +22,9 @@ from corral.daemon.link.connection import LinkConnection
 from corral.daemon.link.data_channel import DataChannel
 from corral.daemon.link.link import Order, Reply
 from corral.daemon.node.disk_space import check_room
+from corral.daemon.orders.answered_changes import AnsweredChanges, refusal_of
 from corral.daemon.orders.file_conditions import FileCondition, digest_of
-from corral.daemon.orders.file_orders import error_of, instance_directory
+from corral.daemon.orders.file_orders import instance_directory
 from corral.daemon.orders.file_turns import Turns, limited
 from corral.daemon.orders.instance_file_changes import make_directory, move_entry, remove_entry
 from corral.daemon.orders.instance_file_placing import place_file
@@ -33,10 +34,9 @@ from corral.daemon.orders.room_check import LOOK_EVERY, RoomCheck
 from corral.daemon.orders.save_orders import MAX_FILES, pack_directory
 from corral.daemon.prepare.abort import Abort, in_thread
 from corral.daemon.prepare.working_directories import WorkingDirectories, staging_beside
-from corral.daemon.runs.run_messages import cut
 from corral.daemon.supervise.supervisor import InstanceSupervisor
 from corral.domain.file_paths import MOST_DIGESTED, check_path
-from corral.errors import Code, FileChanged, Rejected, Retryable
+from corral.errors import Code, Rejected, Retryable
 from corral.system.aio.tasks import Tasks
 from corral.system.entropy import Entropy, new_id
 from corral.system.trees.entries import open_beneath, open_tree
@@ -102,6 +102,7 @@ class FileChangeOrders:
             CHANGES_AT_ONCE + SENT_AT_ONCE + _REMOVED_AT_ONCE, thread_name_prefix="corral/files"
         )
         self._removing = asyncio.Semaphore(_REMOVED_AT_ONCE)
+        self._answered = AnsweredChanges()
         self._tasks = Tasks()
         self._removals = Tasks()
         self.handlers: dict[str, Order] = {
@@ -131,7 +132,7 @@ class FileChangeOrders:
     def _change(self, reply: Reply, message: ControllerMessage) -> None:
         asked = ChangeInstanceFiles()
         asked.CopyFrom(message.change_instance_files)
-        self._take(reply, asked, self._changes, lambda: self.change(asked))
+        self._take(reply, asked, self._changes, lambda: self._answered.once(asked, self.change))
 
     def _send(self, reply: Reply, message: ControllerMessage) -> None:
         asked = SendInstanceFile()
@@ -167,9 +168,7 @@ class FileChangeOrders:
                 async with turns.hold(asked.instance_id):
                     answer = await work()
             except Exception as error:
-                ours = error_of(asked.instance_id, asked.path, error)
-                seen = ours.digest if isinstance(ours, FileChanged) else ""
-                answer = InstanceFilesAnswer(error=cut(f"{ours.code.name}: {ours}"), sha256=seen)
+                answer = refusal_of(asked, error)
             say(answer)
 
         self._tasks.spawn(answered(), name=f"supervise/files/{asked.instance_id}", keeps_ids=True)

@@ -854,7 +854,7 @@ class InstanceFileContent(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., content: _Optional[bytes] = ..., total_size_bytes: _Optional[int] = ..., truncated: _Optional[bool] = ..., error: _Optional[str] = ...) -> None: ...
 
 class ChangeInstanceFiles(_message.Message):
-    __slots__ = ("request_id", "group", "instance_id", "verb", "path", "target", "size_bytes", "sha256", "content", "if_digests", "must_exist", "must_be_absent", "recursive", "replace", "max_bytes", "max_entries", "mode", "world")
+    __slots__ = ("request_id", "group", "instance_id", "verb", "path", "target", "size_bytes", "sha256", "content", "if_digests", "must_exist", "must_be_absent", "recursive", "replace", "max_bytes", "max_entries", "mode", "world", "change_id", "repeated")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -873,6 +873,8 @@ class ChangeInstanceFiles(_message.Message):
     MAX_ENTRIES_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     WORLD_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_ID_FIELD_NUMBER: _ClassVar[int]
+    REPEATED_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     group: str
     instance_id: str
@@ -891,7 +893,9 @@ class ChangeInstanceFiles(_message.Message):
     max_entries: int
     mode: int
     world: bool
-    def __init__(self, request_id: _Optional[str] = ..., group: _Optional[str] = ..., instance_id: _Optional[str] = ..., verb: _Optional[str] = ..., path: _Optional[str] = ..., target: _Optional[str] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[str] = ..., content: _Optional[bytes] = ..., if_digests: _Optional[_Iterable[str]] = ..., must_exist: _Optional[bool] = ..., must_be_absent: _Optional[bool] = ..., recursive: _Optional[bool] = ..., replace: _Optional[bool] = ..., max_bytes: _Optional[int] = ..., max_entries: _Optional[int] = ..., mode: _Optional[int] = ..., world: _Optional[bool] = ...) -> None: ...
+    change_id: str
+    repeated: bool
+    def __init__(self, request_id: _Optional[str] = ..., group: _Optional[str] = ..., instance_id: _Optional[str] = ..., verb: _Optional[str] = ..., path: _Optional[str] = ..., target: _Optional[str] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[str] = ..., content: _Optional[bytes] = ..., if_digests: _Optional[_Iterable[str]] = ..., must_exist: _Optional[bool] = ..., must_be_absent: _Optional[bool] = ..., recursive: _Optional[bool] = ..., replace: _Optional[bool] = ..., max_bytes: _Optional[int] = ..., max_entries: _Optional[int] = ..., mode: _Optional[int] = ..., world: _Optional[bool] = ..., change_id: _Optional[str] = ..., repeated: _Optional[bool] = ...) -> None: ...
 
 class SendInstanceFile(_message.Message):
     __slots__ = ("request_id", "group", "instance_id", "path", "offset", "length", "archive", "max_bytes", "max_files", "world")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 import msgspec
@@ -36,7 +36,7 @@ from corral.system.entropy import Entropy, new_id
 MAX_BEGUN: Final = 1000
 """Keys of one token whose effects have no known outcome."""
 
-_IN_DOUBT: Final = frozenset(
+IN_DOUBT: Final = frozenset(
     {Code.MAY_HAVE_ARRIVED, Code.MODULE_TIMEOUT, Code.NODE_OFFLINE, Code.NOT_LEADER, Code.TIMEOUT}
 )
 """Errors after which an effect may have come about all the same."""
@@ -76,11 +76,25 @@ class Attempts:
             del self.unstored[next(iter(self.unstored))]
 
     def attempt(
-        self, *, caller: Caller, now: dt.datetime, guard: Guard | None, whole: bool = False
+        self,
+        *,
+        caller: Caller,
+        now: dt.datetime,
+        guard: Guard | None,
+        whole: bool = False,
+        refuse_changed_rights: Callable[[], None] | None = None,
     ) -> Attempt:
         """A new attempt; IDEMPOTENCY_KEY_REUSED when the key belongs to another request. `whole`: the answer is
-        kept with its headers, for it is not ours; see `kept_answer`."""
-        return Attempt(self, caller=caller, now=now, guard=guard, whole=whole)
+        kept with its headers, for it is not ours; see `kept_answer`. `refuse_changed_rights`: called when the attempt is
+        begun, for the store may have taken a while."""
+        return Attempt(
+            self,
+            caller=caller,
+            now=now,
+            guard=guard,
+            whole=whole,
+            refuse_changed_rights=refuse_changed_rights,
+        )
 
 
 class AuditedAct(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,13 +139,21 @@ class Attempt:
     """One attempt at such a request."""
 
     def __init__(
-        self, attempts: Attempts, *, caller: Caller, now: dt.datetime, guard: Guard | None, whole: bool
+        self,
+        attempts: Attempts,
+        *,
+        caller: Caller,
+        now: dt.datetime,
+        guard: Guard | None,
+        whole: bool,
+        refuse_changed_rights: Callable[[], None] | None,
     ) -> None:
         self._attempts = attempts
         self._caller = caller
         self._now = now
         self._guard = guard
         self._whole = whole
+        self._refuse_changed_rights = refuse_changed_rights
         stored = guard.find(attempts.state, now) if guard is not None else None
         self.begun: BegunEffect | None = stored.record.begun if stored is not None else None
         """The effect that an earlier attempt with this key was about to have."""
@@ -207,6 +229,12 @@ class Attempt:
         self._act = act
         if self._guard is not None:
             self._attempts.never_acted.pop(self._guard.id, None)
+        if self._refuse_changed_rights is not None:
+            try:
+                self._refuse_changed_rights()
+            except CorralError as error:
+                await self.undo(error)
+                raise
         return effect
 
     def _remember_refusal(self) -> None:
@@ -219,8 +247,9 @@ class Attempt:
             del known[next(iter(known))]
 
     def resume(self, *, action: str, subject: str) -> None:
-        """Go on with an effect that an earlier attempt began: its outcome follows that one's audit entry."""
-        if self.begun is not None:
+        """Go on with an effect that an earlier attempt began: its outcome follows that one's audit entry, unless it has
+        one that waits to be stored."""
+        if self.begun is not None and self.begun.id not in self._attempts.unstored:
             self._act = AuditedAct(actor=self.actor, action=action, subject=subject, id=self.begun.id)
 
     async def announce(
@@ -232,8 +261,9 @@ class Attempt:
         await self._attempts.commit(act.begun(after=after))
         self._act = act
 
-    async def undo(self) -> None:
-        """Nothing was done: the effect may be tried again. A store that refuses leaves it in doubt."""
+    async def undo(self, error: CorralError | None = None) -> None:
+        """Nothing was done, because of this error: the effect may be tried again. A store that refuses leaves it in
+        doubt."""
         steps: list[Step] = []
         if self._guard is not None and self.begun is not None:
             effect = msgspec.structs.replace(self.begun, undone=True)
@@ -242,10 +272,17 @@ class Attempt:
                     effect, state=self._attempts.state, now=self._now, entropy=self._attempts.entropy
                 )
             )
-        await self._store(*steps, outcome=AuditOutcome.REFUSED)
+        refused = AuditOutcome.REFUSED if error is None else outcome_of(error)
+        await self._store(*steps, outcome=refused, code=error.code.name if error is not None else "")
 
     async def finish(
-        self, *steps: Step, answer: ApiResponse, outcome: AuditOutcome = AuditOutcome.OK, code: str = ""
+        self,
+        *steps: Step,
+        answer: ApiResponse,
+        outcome: AuditOutcome = AuditOutcome.OK,
+        code: str = "",
+        before: dict[str, object] | None = None,
+        after: dict[str, object] | None = None,
     ) -> None:
         """Store what the effect brought about, and its answer. A store that refuses is logged."""
         kept = list(steps)
@@ -260,7 +297,7 @@ class Attempt:
                     entropy=self._attempts.entropy,
                 )
             )
-        await self._store(*kept, outcome=outcome, code=code)
+        await self._store(*kept, outcome=outcome, code=code, before=before, after=after)
 
     async def doubt(self) -> None:
         """Store that the effect may have come about."""
@@ -296,10 +333,18 @@ class Attempt:
         """The outcome is stored."""
         self._act = None
 
-    async def _store(self, *steps: Step, outcome: AuditOutcome, code: str = "") -> None:
+    async def _store(
+        self,
+        *steps: Step,
+        outcome: AuditOutcome,
+        code: str = "",
+        before: dict[str, object] | None = None,
+        after: dict[str, object] | None = None,
+    ) -> None:
         """Store steps and the outcome of the act, if it has none yet."""
         act, self._act = self._act, None
-        ended = None if act is None else act.ended(outcome, after={"code": code} if code else None)
+        after = (after or {}) | ({"code": code} if code else {}) or None
+        ended = None if act is None else act.ended(outcome, before=before, after=after)
         if not steps and ended is None:
             return
         try:
@@ -321,7 +366,7 @@ class Attempt:
 
 def outcome_of(error: CorralError) -> AuditOutcome:
     """The outcome of an act that ended with this error."""
-    if error.code in _IN_DOUBT:
+    if error.code in IN_DOUBT:
         return AuditOutcome.UNKNOWN
     return AuditOutcome.REFUSED if error.code.status < 500 else AuditOutcome.FAILED
 

@@ -217,15 +217,22 @@ class OnceServer:
 
         async def do(attempt: Attempt) -> ApiResponse:
             mutation = await self._handler(admitted.leading, admitted.call, attempt)
-            await attempt.finish(
-                *mutation.steps,
-                answer=shaped(mutation.body, status=mutation.status),
-                outcome=AuditOutcome.FAILED if mutation.failed else AuditOutcome.OK,
-                code=mutation.failed,
-            )
-            return shaped(admitted.shown(mutation.body), status=mutation.status)
+            return await finish(admitted, mutation, attempt)
 
         return await act(self._route, admitted, do, guard=guard)
+
+
+async def finish(admitted: AdmittedRequest, mutation: Mutation, attempt: Attempt) -> ApiResponse:
+    """Record what an effect that must not come twice brought about; its answer."""
+    await attempt.finish(
+        *mutation.steps,
+        answer=shaped(mutation.body, status=mutation.status),
+        outcome=AuditOutcome.FAILED if mutation.failed else AuditOutcome.OK,
+        code=mutation.failed,
+        before=mutation.before,
+        after=mutation.after,
+    )
+    return shaped(admitted.shown(mutation.body), status=mutation.status, headers=mutation.headers)
 
 
 class IntakeServer:
@@ -233,7 +240,7 @@ class IntakeServer:
 
     def __init__(self, route: FormUpload, admission: RouteAdmission) -> None:
         self._route = route
-        self._handler = bound(route.handler, given=2)
+        self._handler = bound(route.handler, given=3 if route.once else 2)
         self._limit = bound(route.limit, given=0)
         self._directory = bound(route.directory, given=0)
         self._recall = bound(route.recall, given=1) if route.recall is not None else None
@@ -254,6 +261,8 @@ class IntakeServer:
             guard = admitted.guard(form.digest)
 
             async def do(attempt: Attempt) -> ApiResponse:
+                if self._route.once:
+                    return await finish(admitted, await self._handler(leading, call, form, attempt), attempt)
                 await announce(self._route, admitted, attempt, sha256=form.sha256)
                 mutation = await self._handler(leading, call, form)
                 return (await record(admitted, mutation, guard=guard, attempt=attempt)).answer

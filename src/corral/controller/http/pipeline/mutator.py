@@ -80,7 +80,12 @@ async def act(route: Route, admitted: AdmittedRequest, do: Do, *, guard: Guard |
     """Act, unless it was done. A second request with the same key waits and gets the same response."""
     attempts, call = admitted.leading.attempts, admitted.call
     async with attempts.in_turn(guard):
-        attempt = attempts.attempt(caller=call.caller, now=call.now, guard=guard)
+        attempt = attempts.attempt(
+            caller=call.caller,
+            now=call.now,
+            guard=guard,
+            refuse_changed_rights=admitted.refuse_changed_rights,
+        )
         if guard is not None and attempt.answered is not None:
             return _replay(route, admitted, guard, attempt.answered).answer
         async with attempt.concluded():

@@ -292,6 +292,8 @@ class FormUpload(Route):
     """The body is the file itself and may be empty; `If-Match` and `If-None-Match` are the handler's."""
     check: Effect | None = None
     """Refuses what can be refused before the body is read."""
+    once: bool = False
+    """It must not come twice: the handler begins the attempt, as that of a `Once` does, and writes the audit entry."""
 
     mutates: ClassVar[bool] = True
 

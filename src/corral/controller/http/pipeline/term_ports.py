@@ -176,6 +176,13 @@ class FileDistribution(Protocol):
         """Whether a node has files of static instances that never ran there. NODE_OFFLINE, NOT_SUPPORTED."""
 
     async def change_files(
-        self, id: str, change: FileChange, body: FileBody | None = None, *, caller: str
+        self,
+        id: str,
+        change: FileChange,
+        body: FileBody | None = None,
+        *,
+        caller: str,
+        change_id: str = "",
+        repeated: bool = False,
     ) -> ChangedFiles:
         """Change one of its files; see `InstanceFileTransfers.change`."""

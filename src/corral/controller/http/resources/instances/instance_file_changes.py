@@ -1,6 +1,7 @@
 """Routes that change the files of instances: write, rename, make directories, delete, unpack.
 
-Each is audited before its effect, with paths and digests and never with contents, and published afterwards.
+Each is audited before its effect, with paths and digests and never with contents, and published afterwards. With an
+Idempotency-Key it takes effect once: a repetition asks the node what became of the first attempt.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from corral.controller.distribution.instance_files import is_digest
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
 from corral.controller.http.messages.uploads import ReceivedForm
 from corral.controller.http.pipeline.admission import parse_match
-from corral.controller.http.pipeline.route_handlers import ActHandler
-from corral.controller.http.pipeline.route_table import Act, FormUpload, Route, path_id
+from corral.controller.http.pipeline.attempts import IN_DOUBT, Attempt, may_have_arrived
+from corral.controller.http.pipeline.route_handlers import OnceHandler
+from corral.controller.http.pipeline.route_table import FormUpload, Once, Route, path_id
 from corral.controller.http.pipeline.term_ports import FileDistribution
 from corral.controller.http.resources.instances.instance_files import Directory, FilePath, InstanceFileQuery
 from corral.controller.modules.module_service import Modules
@@ -30,7 +32,8 @@ from corral.controller.state.ledger import Mutation
 from corral.domain.events import Draft, EventType
 from corral.domain.file_paths import FileMode, check_path
 from corral.domain.permissions import Permission
-from corral.errors import Code, Rejected
+from corral.domain.records import BegunEffect
+from corral.errors import Code, CorralError, Rejected
 
 Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 WRITE: Final = "write"
@@ -87,9 +90,11 @@ async def write_file(
     distribution: FileDistribution,
     call: ApiCall[None, WriteFileQuery],
     form: ReceivedForm,
+    attempt: Attempt,
 ) -> Mutation:
     body = FileBody(file=form.file, size=form.size, sha256=form.sha256)
-    return await _changed(state, distribution, call, _write(call), body)
+    details = _written(call) | {"digest": form.sha256}
+    return await _changed(state, distribution, call, attempt, _write(call), details, body)
 
 
 def _write(call: ApiCall[None, WriteFileQuery]) -> FileChange:
@@ -123,7 +128,7 @@ def _write(call: ApiCall[None, WriteFileQuery]) -> FileChange:
 
 
 async def rename_file(
-    state: ClusterState, distribution: FileDistribution, call: ApiCall[RenameFile, NoQuery]
+    state: ClusterState, distribution: FileDistribution, call: ApiCall[RenameFile, NoQuery], attempt: Attempt
 ) -> Mutation:
     asked = call.body
     change = FileChange(
@@ -133,42 +138,71 @@ async def rename_file(
         replace=asked.replace,
         if_digests=_digests(asked.digest),
     )
-    return await _changed(state, distribution, call, change)
+    return await _changed(state, distribution, call, attempt, change, _paths(call.body))
 
 
 async def make_directory(
-    state: ClusterState, distribution: FileDistribution, call: ApiCall[MakeDirectory, NoQuery]
+    state: ClusterState,
+    distribution: FileDistribution,
+    call: ApiCall[MakeDirectory, NoQuery],
+    attempt: Attempt,
 ) -> Mutation:
-    return await _changed(state, distribution, call, FileChange(verb="mkdir", path=call.body.path))
+    change = FileChange(verb="mkdir", path=call.body.path)
+    return await _changed(state, distribution, call, attempt, change, _paths(call.body))
 
 
 async def delete_file(
-    state: ClusterState, distribution: FileDistribution, call: ApiCall[DeleteFile, NoQuery]
+    state: ClusterState, distribution: FileDistribution, call: ApiCall[DeleteFile, NoQuery], attempt: Attempt
 ) -> Mutation:
     asked = call.body
     change = FileChange(
         verb="delete", path=asked.path, recursive=asked.recursive, if_digests=_digests(asked.digest)
     )
-    return await _changed(state, distribution, call, change)
+    return await _changed(state, distribution, call, attempt, change, _paths(call.body))
 
 
 async def unpack_file(
-    state: ClusterState, distribution: FileDistribution, call: ApiCall[UnpackFile, NoQuery]
+    state: ClusterState, distribution: FileDistribution, call: ApiCall[UnpackFile, NoQuery], attempt: Attempt
 ) -> Mutation:
     asked = call.body
     change = FileChange(verb=UNPACK, path=asked.path, target=asked.to, replace=asked.replace)
-    return await _changed(state, distribution, call, change)
+    return await _changed(state, distribution, call, attempt, change, _paths(call.body))
 
 
 async def _changed(
     state: ClusterState,
     distribution: FileDistribution,
     call: ApiCall[Any, Any],
+    attempt: Attempt,
     change: FileChange,
+    details: dict[str, object],
     body: FileBody | None = None,
 ) -> Mutation:
+    """`details`: what the audit has from before the effect."""
     instance = state.instances.require(call.path["id"]).record
-    done = await distribution.change_files(instance.id, change, body, caller=call.caller.limit_key)
+    action, repeated = f"instances.files.{change.verb}", attempt.in_doubt
+    check_path(change.path, field="path")
+    distribution.require_changeable(instance.id, modes=change.mode != 0)
+    if attempt.begun is None or not repeated:
+        begun = await attempt.begin(action=action, subject=instance.id, after=details, node=instance.node)
+    else:
+        begun = attempt.begun
+        attempt.resume(action=action, subject=instance.id)
+        if begun.node != instance.node:
+            raise _in_doubt(change, begun)
+    try:
+        done = await distribution.change_files(
+            instance.id,
+            change,
+            body,
+            caller=call.caller.limit_key,
+            change_id=begun.id,
+            repeated=repeated,
+        )
+    except CorralError as error:
+        if error.code not in IN_DOUBT:
+            await attempt.undo(error)
+        raise
     named = {"path": change.path} | ({"to": change.target} if change.target else {})
     event = Draft(
         type=EventType.INSTANCE_FILE_CHANGED,
@@ -183,13 +217,20 @@ async def _changed(
         },
     )
     return Mutation(
-        action=f"instances.files.{change.verb}",
+        action=action,
         subject=instance.id,
         steps=() if done.unchanged else (event,),
         body=_shape(instance.id, change, done),
         before={"digest": done.former} if done.former else None,
         after={**named, "digest": done.digest} if done.digest else dict(named),
         headers=((b"etag", f'"{done.digest}"'.encode()),) if done.digest and change.verb == WRITE else (),
+    )
+
+
+def _in_doubt(change: FileChange, begun: BegunEffect) -> Rejected:
+    return may_have_arrived(
+        f"'{change.path}' may have been changed on node '{begun.node}'",
+        hint="nothing was done now; look at the file, and ask with a new key if it was not changed",
     )
 
 
@@ -218,9 +259,8 @@ def spool_directory(modules: Modules) -> pathlib.Path:
     return modules.uploads
 
 
-def _paths(call: ApiCall[RenameFile | UnpackFile | DeleteFile | MakeDirectory, NoQuery]) -> dict[str, object]:
+def _paths(body: RenameFile | UnpackFile | DeleteFile | MakeDirectory) -> dict[str, object]:
     """What the audit has from before the effect."""
-    body = call.body
     named: dict[str, object] = {"path": body.path}
     for field in ("to", "recursive", "replace", "digest"):
         if value := getattr(body, field, None):
@@ -234,8 +274,8 @@ def _written(call: ApiCall[None, WriteFileQuery]) -> dict[str, object]:
     return asked | ({"mode": call.query.mode} if call.query.mode else {})
 
 
-def _act(verb: str, handler: ActHandler, body: type[RequestBody], summary: str) -> Act:
-    return Act(
+def _once(verb: str, handler: OnceHandler, body: type[RequestBody], summary: str) -> Once:
+    return Once(
         method="POST",
         path=f"/api/v1/instances/{{id}}/files/{verb}",
         permission=Permission.INSTANCES_FILES_WRITE,
@@ -243,9 +283,6 @@ def _act(verb: str, handler: ActHandler, body: type[RequestBody], summary: str) 
         body=body,
         response=InstanceFileChangeShape,
         handler=handler,
-        action=f"instances.files.{verb}",
-        subject=path_id,
-        details=_paths,
     )
 
 
@@ -260,15 +297,15 @@ ROUTES: Final[tuple[Route, ...]] = (
         handler=write_file,
         action="instances.files.write",
         subject=path_id,
-        details=_written,
         limit=size_limit,
         check=check_write,
         directory=spool_directory,
         small={},
         bare=True,
+        once=True,
     ),
-    _act("rename", rename_file, RenameFile, "Rename or move a file or directory of an instance"),
-    _act("mkdir", make_directory, MakeDirectory, "Make a directory of an instance, and those above it"),
-    _act("delete", delete_file, DeleteFile, "Delete a file or directory of an instance"),
-    _act("unpack", unpack_file, UnpackFile, "Unpack an archive that lies in an instance's directory"),
+    _once("rename", rename_file, RenameFile, "Rename or move a file or directory of an instance"),
+    _once("mkdir", make_directory, MakeDirectory, "Make a directory of an instance, and those above it"),
+    _once("delete", delete_file, DeleteFile, "Delete a file or directory of an instance"),
+    _once("unpack", unpack_file, UnpackFile, "Unpack an archive that lies in an instance's directory"),
 )
