@@ -160,6 +160,19 @@ async def test_a_node_that_leaves_with_a_question_open_is_said_to_be_away(depot)
     assert (await failure(read)).code is Code.NODE_OFFLINE
 
 
+async def test_a_node_that_leaves_before_it_has_answered_is_said_to_be_away_and_a_change_to_be_in_doubt(
+    depot,
+):
+    talker, id = await ready(depot)
+    change, download = changing(depot, id), opening(depot, id, "c")
+    await orders_of(talker, 2)
+    await talker.hang_up()
+    lost = await failure(change)
+    assert (lost.code, "may have been made" in str(lost)) == (Code.NODE_OFFLINE, True)
+    lost = await failure(download)
+    assert (lost.code, "is not connected" in str(lost)) == (Code.NODE_OFFLINE, True)
+
+
 async def test_a_node_that_does_not_answer_is_waited_for_only_so_long(depot):
     talker, id = await ready(depot)
     record = depot.state.instances.require(id).record

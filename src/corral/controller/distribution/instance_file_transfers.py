@@ -13,7 +13,7 @@ import msgspec
 
 from corral.controller.distribution.file_turns import FileTurns
 from corral.controller.distribution.instance_files import InstanceFileQuestions, is_digest
-from corral.controller.distribution.ports import FileUploads
+from corral.controller.distribution.ports import FileUploads, offline
 from corral.controller.sessions.node_links import NodeLink
 from corral.controller.sessions.offered_files import OfferedFile, OfferedFiles
 from corral.domain.file_paths import check_path
@@ -220,6 +220,8 @@ class InstanceFileTransfers:
                 if head is None:
                     if others[0] is not None:
                         others[0].result()
+                    if link.over.is_set():
+                        raise offline(record.node)
                     raise _too_slow(record.node, self._open_seconds)
                 found = head.result()
                 digest = found.digest if is_digest(found.digest) else ""
