@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import ssl
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, Final, cast
 from corral.client.addresses import Address
 from corral.client.bodies import BLOCK, Body, counted
 from corral.client.errors import Unreachable
-from corral.client.failures import invalid, unreachable
+from corral.client.failures import broken_off, invalid, unreachable
 from corral.client.http1 import AnswerFault, AnswerParser, Head
 from corral.client.outgoing import Outgoing
 
@@ -38,13 +39,16 @@ class AsyncTransport:
         self._closed = False
 
     async def open(self, request: Outgoing, *, seconds: float) -> AsyncAnswer:
-        """Send a request and read the head of its answer, within so many seconds of the last block that was sent."""
+        """Send a request and read the head of its answer, within so many seconds of the last block that was sent.
+
+        It is sent once: a second time, over a fresh connection, only when the kept one did not take its head, so that nobody can
+        have acted on it."""
         kept = self._take()
         if kept is not None:
             try:
                 return await self._ask(kept, request, seconds)
             except Unreachable as failure:
-                if not (request.repeatable and failure.passing and kept.parser.untouched):
+                if kept.begun or not failure.passing:
                     raise  # else it was closed while it was kept: that is no failure of the controller
         try:
             async with asyncio.timeout(seconds):
@@ -80,7 +84,7 @@ class AsyncTransport:
             await connection.exchange(request.head(self.address, self._token), request.body, seconds)
         except (OSError, AnswerFault) as error:
             connection.abort()
-            failure = unreachable(self.address.url, error, sent=True, changes=not request.reads)
+            failure = unreachable(self.address.url, error, sent=connection.begun, changes=not request.reads)
             raise failure from error
         except BaseException:
             connection.abort()
@@ -92,8 +96,9 @@ class AsyncTransport:
             raise ValueError("the client is closed; make a new one")
         while self._kept:
             connection = self._kept.pop()
-            if not connection.lost.is_set() and not connection.spoiled:
+            if connection.stands():
                 return connection
+            connection.abort()
         return None
 
     def give_back(self, connection: _Connection) -> None:
@@ -128,7 +133,7 @@ class AsyncAnswer:
                 return await connection.piece()
         except (OSError, AnswerFault, TimeoutError) as error:
             self.close()
-            raise unreachable(self._transport.address.url, error, sent=True, changes=self._changes) from error
+            raise broken_off(self._transport.address.url, error, changes=self._changes) from error
         except BaseException:
             connection.spoiled = True
             self.close()
@@ -167,6 +172,8 @@ class _Connection(asyncio.Protocol):
         self.parser = AnswerParser()
         self.spoiled = False
         """Not to be used again: the request was not sent as a whole, or bytes came that belong to nothing."""
+        self.begun = False
+        """The head of the request was handed to the system: from there on it may have an effect."""
 
     # called by the loop
 
@@ -217,8 +224,11 @@ class _Connection(asyncio.Protocol):
         """Send, and read until the head of the answer is here. An answer that comes before everything was sent ends the sending."""
         self.parser = AnswerParser()
         self._failure = None
-        await self._send(head, seconds)
-        if body is not None and body.size != 0:
+        assert self._wire is not None, "it is connected"
+        self._wire.write(head)
+        self.begun = not self._wire.is_closing()  # a socket that does not take it closes at once
+        await self._flushed(seconds)
+        if self.begun and body is not None and body.size != 0:
             await self._send_body(body, seconds)
         async with asyncio.timeout(seconds):
             while self.parser.head is None:
@@ -232,6 +242,17 @@ class _Connection(asyncio.Protocol):
             self._reading = True
             self._wire.resume_reading()
         return taken
+
+    def stands(self) -> bool:
+        """Whether it can take a request: not ended, nor about to, as far as the system knows. The loop may not have looked yet."""
+        if self._wire is None or self.spoiled or self.lost.is_set() or self._wire.is_closing():
+            return False
+        wire = self._wire.get_extra_info("socket")
+        if wire is None or wire.fileno() < 0:
+            return False
+        poll = select.poll()
+        poll.register(wire.fileno(), select.POLLIN)
+        return not poll.poll(0)  # input without a question is the end
 
     def abort(self) -> None:
         if self._wire is not None:
@@ -257,6 +278,9 @@ class _Connection(asyncio.Protocol):
         assert self._wire is not None, "it is connected"
         if not self.lost.is_set():
             self._wire.write(data)
+        await self._flushed(seconds)
+
+    async def _flushed(self, seconds: float) -> None:
         async with asyncio.timeout(seconds):
             while self._blocked and not self.lost.is_set() and self.parser.head is None:
                 await self._change()

@@ -8,15 +8,20 @@ from typing import Any, Final
 
 _RATE_LIMITED: Final = 429
 _UNAVAILABLE: Final = 503
+DONE_MAYBE: Final = "it may have been done all the same; look before you repeat it"
+EARLIER: Final = f"at an earlier attempt {DONE_MAYBE}"
+"""The next step where `in_doubt`: of this request, and of one that failed otherwise when it was repeated."""
 
 
 class ClientError(Exception):
-    """What a call may raise. `message` is what and why, `hint` the next step, empty when nothing is known."""
+    """What a call may raise. `message` is what and why, `hint` the next step, empty when nothing is known. `in_doubt`: the
+    request, or an earlier attempt at it, may have taken effect all the same."""
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    def __init__(self, message: str, *, hint: str = "", in_doubt: bool = False) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.in_doubt = in_doubt
 
     def __str__(self) -> str:
         return f"{self.message}; {self.hint}" if self.hint else self.message
@@ -112,8 +117,7 @@ class Unreachable(ClientError):
     def __init__(
         self, message: str, *, hint: str = "", in_doubt: bool = False, passing: bool = False
     ) -> None:
-        super().__init__(message, hint=hint)
-        self.in_doubt = in_doubt
+        super().__init__(message, hint=hint, in_doubt=in_doubt)
         self.passing = passing
 
 

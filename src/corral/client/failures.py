@@ -7,7 +7,7 @@ import ssl
 import zlib
 from typing import Any, Final
 
-from corral.client.errors import BY_STATUS, ApiError, InvalidAnswer, Unreachable
+from corral.client.errors import BY_STATUS, DONE_MAYBE, ApiError, InvalidAnswer, Unreachable
 from corral.client.http1 import AnswerFault, Head
 
 _NO_TLS: Final = frozenset(
@@ -23,6 +23,7 @@ UNKNOWN_AUTHORITY: Final = (
     "name the certificate of its authority (ca_file); with 'http.tls.mode: cluster' it is DATA/ca/authority.pem on "
     "the controller's host"
 )
+NOT_RUNNING: Final = "is the controller running?"
 _LONGEST_TEXT: Final = 20_000
 
 
@@ -41,11 +42,23 @@ def unreachable(url: str, error: Exception, *, sent: bool, changes: bool) -> Unr
     if sent and changes:
         return Unreachable(
             f"no answer from {url}: {why}",
-            hint="it may have been done all the same; look before you repeat it",
+            hint=DONE_MAYBE,
             in_doubt=True,
             passing=True,
         )
-    return Unreachable(f"cannot reach {url}: {why}", hint="is the controller running?", passing=True)
+    return Unreachable(f"cannot reach {url}: {why}", hint=NOT_RUNNING, passing=True)
+
+
+def broken_off(url: str, error: Exception, *, changes: bool) -> Unreachable:
+    """The head of an answer came, but not all of its body."""
+    if isinstance(error, AnswerFault) and not _was_cut(error):
+        return unreachable(url, error, sent=True, changes=changes)
+    return Unreachable(
+        f"the transfer from {url} broke off: {reason(error)}",
+        hint=DONE_MAYBE if changes else "fetch it again",
+        in_doubt=changes,
+        passing=True,
+    )
 
 
 def _was_cut(fault: AnswerFault) -> bool:

@@ -57,11 +57,6 @@ class AnswerParser:
         return self.complete and self.head is not None and self.head.keeps and not self._raw
 
     @property
-    def untouched(self) -> bool:
-        """Whether nothing of an answer has come."""
-        return self.head is None and not self._raw and not self._interim
-
-    @property
     def buffered(self) -> int:
         """Bytes of the body that wait to be taken."""
         return len(self._body)

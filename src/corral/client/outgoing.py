@@ -9,9 +9,9 @@ from corral.client.bodies import Body
 
 
 class Outgoing:
-    """A request on its way. `reads`: it changes nothing; `repeatable`: it may be sent again when its outcome is unknown."""
+    """A request on its way. `reads`: it changes nothing."""
 
-    __slots__ = ("body", "headers", "method", "reads", "repeatable", "target")
+    __slots__ = ("body", "headers", "method", "reads", "target")
 
     def __init__(
         self,
@@ -21,14 +21,12 @@ class Outgoing:
         headers: Mapping[str, str],
         body: Body | None = None,
         reads: bool,
-        repeatable: bool,
     ) -> None:
         self.method = method
         self.target = target
         self.headers = headers
         self.body = body
         self.reads = reads
-        self.repeatable = repeatable
 
     def head(self, address: Address, token: str | None) -> bytes:
         """Request line and headers."""

@@ -98,7 +98,6 @@ class Request(Generic[T]):
             headers=headers,
             body=self.body,
             reads=self.reads,
-            repeatable=self.repeatable,
         )
 
 

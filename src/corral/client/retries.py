@@ -7,18 +7,22 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from corral.client.errors import ApiError, ClientError, RateLimited, Unavailable, Unreachable
+from corral.client.errors import EARLIER, ApiError, ClientError, RateLimited, Unavailable, Unreachable
 
 TIMEOUT_SECONDS: Final = 30.0
 """How long an answer may take, unless a client says otherwise."""
 _FIRST_PAUSE: Final = 0.2
+_BEFORE_THE_KEY: Final = frozenset({401, 403, 429})
+"""Refusals that say nothing of an earlier attempt with the same key; nor do those from 500 on."""
+_UNKNOWN_OUTCOME: Final = frozenset({"MAY_HAVE_ARRIVED", "NODE_OFFLINE"})
+"""Codes with which the controller itself does not know."""
 
 
 class Retry(NamedTuple):
     """How often, and how long in all, a request is repeated that may be: a read, or a change with an idempotency key."""
 
-    attempts: int = 4
-    """Requests in all; 1: none is repeated."""
+    attempts: int | None = None
+    """Requests in all; 1: none is repeated; None: as many as there is time for."""
     seconds: float = 30.0
     """No repetition begins later than this after the first request."""
     longest_pause: float = 5.0
@@ -36,11 +40,19 @@ class Attempts:
         self._clock = clock
         self._begun = clock()
         self._failed = 0
+        self._in_doubt = False
 
     def pause_after(self, failure: ClientError) -> float:
-        """How long to wait before the next attempt; raises the failure when there is none."""
+        """How long to wait before the next attempt; raises the failure when there is none. An attempt that may have taken
+        effect leaves the failure of each later one in doubt, unless the controller has answered what became of it."""
         self._failed += 1
-        if not self._repeatable or self._failed >= self._retry.attempts or not passes(failure):
+        if failure.in_doubt:
+            self._in_doubt = True
+        elif self._in_doubt and not _settles(failure):
+            kept = f"{failure.hint}; " if isinstance(failure, ApiError) and failure.hint else ""
+            failure.in_doubt, failure.hint = True, f"{kept}{EARLIER}"
+        most = self._retry.attempts
+        if not self._repeatable or (most is not None and self._failed >= most) or not passes(failure):
             raise failure
         pause = backoff(self._failed - 1, longest=self._retry.longest_pause)
         if isinstance(failure, ApiError) and failure.retry_after is not None:
@@ -48,6 +60,13 @@ class Attempts:
         if self._clock() - self._begun + pause > self._retry.seconds:
             raise failure
         return pause
+
+
+def _settles(failure: ClientError) -> bool:
+    """Whether it is the controller's word on the request with this key, so that no earlier attempt took effect."""
+    if not isinstance(failure, ApiError) or failure.code in _UNKNOWN_OUTCOME:
+        return False
+    return failure.status < 500 and failure.status not in _BEFORE_THE_KEY
 
 
 def passes(failure: ClientError) -> bool:

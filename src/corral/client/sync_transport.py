@@ -14,7 +14,7 @@ from typing import Any, Final
 from corral.client.addresses import Address
 from corral.client.bodies import BLOCK, Body, counted
 from corral.client.errors import Unreachable
-from corral.client.failures import invalid, unreachable
+from corral.client.failures import broken_off, invalid, unreachable
 from corral.client.http1 import AnswerFault, AnswerParser, Head
 from corral.client.outgoing import Outgoing
 
@@ -47,13 +47,16 @@ class SyncTransport:
         self._closed = False
 
     def open(self, request: Outgoing, *, seconds: float) -> SyncAnswer:
-        """Send a request and read the head of its answer, within so many seconds of the last block that was sent."""
+        """Send a request and read the head of its answer, within so many seconds of the last block that was sent.
+
+        It is sent once: a second time, over a fresh connection, only when the kept one did not take its head, so that nobody can
+        have acted on it."""
         kept = self._take()
         if kept is not None:
             try:
                 return self._ask(kept, request, seconds)
             except Unreachable as failure:
-                if not (request.repeatable and failure.passing and kept.parser.untouched):
+                if kept.begun or not failure.passing:
                     raise  # else it was closed while it was kept: that is no failure of the controller
         started = time.monotonic()
         try:
@@ -79,7 +82,7 @@ class SyncTransport:
             connection.exchange(request.head(self.address, self._token), request.body, seconds)
         except (OSError, AnswerFault) as error:
             connection.close()
-            failure = unreachable(self.address.url, error, sent=True, changes=not request.reads)
+            failure = unreachable(self.address.url, error, sent=connection.begun, changes=not request.reads)
             raise failure from error
         except BaseException:
             connection.close()
@@ -128,7 +131,7 @@ class SyncAnswer:
                 connection.receive(deadline)
         except (OSError, AnswerFault) as error:
             self.close()
-            raise unreachable(self._transport.address.url, error, sent=True, changes=self._changes) from error
+            raise broken_off(self._transport.address.url, error, changes=self._changes) from error
         return parser.take()
 
     def whole(self, *, limit: int, seconds: float) -> bytes:
@@ -157,12 +160,15 @@ class _Connection:
         self.parser = AnswerParser()
         self.spoiled = False
         """The request was not sent as a whole."""
+        self.begun = False
+        """The head of the request was sent as a whole: from there on it may have an effect."""
 
     def exchange(self, head: bytes, body: Body | None, seconds: float) -> None:
         """Send, and read until the head of the answer is here. An answer that comes before everything was sent ends the sending."""
-        self.parser = AnswerParser()
+        self.parser, self.begun = AnswerParser(), False
         try:
             self._send(head, time.monotonic() + seconds)
+            self.begun = True
             if body is not None and body.size != 0:
                 self._send_body(body, seconds)
         except (BrokenPipeError, ConnectionResetError):

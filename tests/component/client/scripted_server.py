@@ -19,6 +19,8 @@ class Asked(NamedTuple):
 
 CUT = b""
 """The step that closes the connection without an answer."""
+GONE = b"gone"
+"""The step that ends the server: the connection is closed without an answer, and others are refused."""
 SILENCE = None
 """The step that answers nothing, until the server ends."""
 
@@ -90,6 +92,10 @@ class ScriptedServer:
         step = self._steps.pop(0)
         if step is SILENCE:
             await self._ended.wait()
+            return False
+        if step == GONE:
+            assert self._server is not None
+            self._server.close()
             return False
         writer.write(step)
         await writer.drain()

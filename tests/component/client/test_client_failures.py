@@ -104,8 +104,7 @@ async def test_silence_ends_at_the_timeout(kind):
 
 async def test_a_connection_is_used_again_and_replaced_when_it_was_closed_meanwhile(kind):
     steps = [answer(200, OK), answer(200, OK), CUT, answer(200, OK)]
-    once = Retry(attempts=1)
-    async with ScriptedServer(steps) as server, calling(kind, server.url, retry=once) as caller:
+    async with ScriptedServer(steps) as server, calling(kind, server.url, retry=QUICK) as caller:
         for _ in range(3):
             assert (await caller.call(health)).status == "ok"
     assert [asked.connection for asked in server.asked] == [1, 1, 1, 2]

@@ -60,6 +60,65 @@ def test_the_answer_says_how_long_to_wait_within_the_time_there_is():
         attempts.pause_after(busy(6))
 
 
+def test_attempts_go_on_for_the_time_there_is():
+    """A controller that starts again takes a few seconds."""
+    for _ in range(50):
+        clock, count = Clock(), 0
+        attempts = Attempts(Retry(), repeatable=True, clock=clock)
+        with pytest.raises(Unreachable):
+            while True:
+                clock.now += attempts.pause_after(LOST)
+                count += 1
+        assert 25 <= clock.now <= 30
+        assert 8 <= count <= 20
+
+
+def doubt() -> Unreachable:
+    return Unreachable("no answer", in_doubt=True, passing=True)
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        lambda: Unreachable("refused", hint="is the controller running?", passing=True),
+        lambda: InvalidAnswer("no HTTP"),
+        lambda: busy(None),
+        lambda: Unavailable("x", code="NOT_LEADER", status=503, hint="wait"),
+        lambda: ApiError("x", code="UNAUTHENTICATED", status=401),
+        lambda: ApiError("x", code="MAY_HAVE_ARRIVED", status=409),
+        lambda: ApiError("x", code="NODE_OFFLINE", status=409),
+    ],
+)
+def test_an_attempt_that_may_have_been_done_leaves_the_last_one_in_doubt(last):
+    attempts = Attempts(Retry(attempts=2), repeatable=True)
+    attempts.pause_after(doubt())
+    failure = last()
+    told = failure.hint if isinstance(failure, ApiError) else ""
+    with pytest.raises(type(failure)) as raised:
+        attempts.pause_after(failure)
+    assert raised.value.in_doubt
+    assert raised.value.hint.startswith(told)
+    assert "at an earlier attempt it may have been done" in raised.value.hint
+    assert "running" not in raised.value.hint
+
+
+def test_the_answer_to_a_repetition_ends_the_doubt():
+    attempts = Attempts(Retry(), repeatable=True)
+    attempts.pause_after(doubt())
+    with pytest.raises(NotFound) as raised:
+        attempts.pause_after(NotFound("x", code="NOT_FOUND", status=404, hint="look"))
+    assert not raised.value.in_doubt
+    assert raised.value.hint == "look"
+
+
+def test_what_was_never_sent_is_no_doubt():
+    attempts = Attempts(Retry(attempts=2), repeatable=True)
+    attempts.pause_after(LOST)
+    with pytest.raises(Unreachable) as raised:
+        attempts.pause_after(LOST)
+    assert not raised.value.in_doubt
+
+
 def test_pauses_grow_to_a_bound():
     for failures in range(2000):
         assert 0.1 <= backoff(failures, longest=5.0) <= 5.0

@@ -86,8 +86,8 @@ class ApiAnswers:
         hint, cause = failure.hint, failure.__cause__
         if isinstance(cause, ssl.SSLCertVerificationError) and hint == failures.UNKNOWN_AUTHORITY:
             hint = _NAME_AUTHORITY
-        elif failure.passing and not failure.in_doubt and not isinstance(failure, errors.InvalidAnswer):
-            hint = "is the controller running? choose another with --url or --context"
+        elif hint == failures.NOT_RUNNING:
+            hint = f"{hint} choose another with --url or --context"
             hint += _MAYBE_TLS if isinstance(cause, AnswerFault | ConnectionResetError) else ""
         return Unreachable(failure.message, hint=hint, passing=failure.passing, in_doubt=failure.in_doubt)
 

@@ -18,6 +18,7 @@ from corral.cli.failure import CommandRefused, Unreachable, WrongUsage
 from corral.client import addresses
 from corral.client.addresses import checked_address, checked_header, checked_token, query_string
 from corral.client.bodies import Body
+from corral.client.errors import EARLIER
 from corral.client.http1 import Head
 from corral.client.outgoing import Outgoing
 from corral.client.sync_transport import SyncAnswer, SyncTransport, connected
@@ -165,6 +166,8 @@ class Client:
             try:
                 return self._exchange("POST", self._target(path, None), body, key=key, timeout=timeout)
             except (Unreachable, CommandRefused) as failure:
+                if isinstance(failure, Unreachable) and in_doubt and not failure.in_doubt:
+                    failure.in_doubt, failure.hint = True, EARLIER
                 in_doubt = in_doubt or (isinstance(failure, Unreachable) and failure.in_doubt)
                 left = deadline - time.monotonic()
                 if left <= 0 or not passes(failure) or not (in_doubt or notify is not None):
@@ -293,14 +296,12 @@ class Client:
 
     def _outgoing(self, method: str, target: str, headers: Mapping[str, str], body: Body | None) -> Outgoing:
         checked = {name: checked_header(name, value) for name, value in headers.items()}
-        repeatable = body is None or body.repeatable  # what changes something has a key
         return Outgoing(
             method,
             target,
             headers={**self._headers(), **checked},
             body=body,
             reads=method == "GET",
-            repeatable=repeatable,
         )
 
     def _connect(self, seconds: float) -> socket.socket:
