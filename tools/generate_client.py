@@ -66,7 +66,10 @@ SLASHED: Final = frozenset({("templates", "name")})
 """Parameters of paths that may hold a slash, beside the one that takes the rest."""
 COMMAS: Final = frozenset({"types", "ids"})
 """Parameters that take several values separated by commas."""
-SLOW: Final = ("/prewarm", "/sync", "/save", "/unpack", "/raise-epoch", "/apply", "/groups/reload")
+SLOW: Final = (
+    *("/prewarm", "/sync", "/save", "/raise-epoch", "/apply", "/groups/reload"),
+    *("/files/content", "/files/archive", "/files/delete", "/files/rename", "/unpack"),
+)
 """Ends of paths whose answers may take minutes; uploads and changes of modules are so, too."""
 DRY_RUN: Final = "DryRunShape"
 MOST_ARGUMENTS: Final = 12

@@ -123,6 +123,7 @@ class AsyncDownload:
         self._calls = calls
         self._request = request
         self._answer: AsyncAnswer | None = None
+        self._read = False
 
     async def __aenter__(self) -> Self:
         await self._opened()
@@ -132,6 +133,9 @@ class AsyncDownload:
         self.close()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._read:
+            raise ValueError("this download was read already; ask for it again")
+        self._read = True
         answer = await self._opened()
         while piece := await answer.piece(SILENCE_SECONDS):
             yield piece

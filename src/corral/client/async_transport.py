@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from corral.client.addresses import Address
-from corral.client.bodies import BLOCK, Body, counted
+from corral.client.bodies import BLOCK, Body, BodyCount
 from corral.client.errors import Unreachable
 from corral.client.failures import broken_off, invalid, unreachable
 from corral.client.http1 import AnswerFault, AnswerParser, Head
@@ -104,6 +104,7 @@ class AsyncTransport:
     def give_back(self, connection: _Connection) -> None:
         if (
             connection.parser.reusable
+            and not connection.parser.buffered  # its reading may be paused
             and not connection.spoiled
             and not self._closed
             and len(self._kept) < _KEPT
@@ -286,15 +287,17 @@ class _Connection(asyncio.Protocol):
                 await self._change()
 
     async def _send_body(self, body: Body, seconds: float) -> None:
-        chunked = body.size is None
+        chunked, count = body.size is None, BodyCount(body)
         for segment in body.segments:
             async with contextlib.aclosing(_blocks(segment)) as blocks:
                 async for block in blocks:
                     if self.parser.head is not None or self.lost.is_set():
                         self.spoiled = True
                         return
+                    count.sending(block)
                     data = b"%x\r\n%b\r\n" % (len(block), block) if chunked else block
                     await self._send(data, seconds)
+        count.complete()
         if chunked:
             await self._send(b"0\r\n\r\n", seconds)
 
@@ -305,11 +308,8 @@ async def _blocks(segment: Any) -> AsyncGenerator[bytes, None]:
             yield segment[start : start + BLOCK]
     elif isinstance(segment, os.PathLike):
         with await asyncio.to_thread(Path(segment).open, "rb") as file:
-            left = os.fstat(file.fileno()).st_size
             while block := await asyncio.to_thread(file.read, BLOCK):
-                left = counted(segment, block, left=left)
                 yield block
-            counted(segment, b"", left=left)
     elif hasattr(segment, "read"):
         while block := await asyncio.to_thread(segment.read, BLOCK):
             yield block

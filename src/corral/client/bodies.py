@@ -61,12 +61,29 @@ def _size(segment: Any) -> int | None:
     return None
 
 
-class FileChanged(ValueError):
-    """A file that is sent has another size now than when its length was announced."""
+class SourceChanged(ValueError):
+    """What is sent has another size now than was announced."""
 
 
-def counted(path: os.PathLike[str], block: bytes, *, left: int) -> int:
-    """How many bytes are left to send after this block of a file; `FileChanged` when that cannot be."""
-    if (not block and left) or len(block) > left:
-        raise FileChanged(f"{path} changed while it was sent; nothing was stored")
-    return left - len(block)
+class BodyCount:
+    """The bytes of a body that are left to send. Those that go beyond the announced length would be stored cut off, and
+    taken for the next request."""
+
+    def __init__(self, body: Body) -> None:
+        self._left = body.size
+
+    def sending(self, block: bytes) -> None:
+        """`SourceChanged` before what is too much."""
+        if self._left is not None:
+            self._left -= len(block)
+            if self._left < 0:
+                raise _changed()
+
+    def complete(self) -> None:
+        """`SourceChanged` when there was less than was announced."""
+        if self._left:
+            raise _changed()
+
+
+def _changed() -> SourceChanged:
+    return SourceChanged("what was sent became longer or shorter meanwhile; nothing was stored")

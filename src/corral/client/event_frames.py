@@ -9,6 +9,11 @@ MAX_FRAME: Final = 8 * 1024 * 1024
 """Bytes of a line, and of the data of a frame."""
 
 
+_LINE_COST: Final = 64
+"""What a line takes in memory beside its bytes: without it, empty lines of data would be free."""
+_MAX_ID: Final = 255
+
+
 class FrameTooLarge(Exception):
     """A line or a frame of the stream is larger than allowed."""
 
@@ -44,6 +49,8 @@ class FrameParser:
             del self._rest[: end + 1]
             self._scanned = 0
             self._bound(len(line))
+            if not line.startswith(b":"):  # a comment is not kept
+                self._size += len(line) + _LINE_COST
             if (frame := self._read(line.decode("utf-8", "replace"))) is not None:
                 yield frame
         self._scanned = len(self._rest)
@@ -64,9 +71,8 @@ class FrameParser:
         value = value.removeprefix(" ")
         if name == "data":
             self._data.append(value)
-            self._size += len(value)
         elif name == "event":
             self._event = value
-        elif name == "id" and "\0" not in value:
-            self._id = value
+        elif name == "id" and len(value) <= _MAX_ID and value.isascii() and value.isprintable():
+            self._id = value  # others could not be sent back
         return None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 from corral.client.answers import message_of
-from corral.client.errors import ApiError, ClientError, RateLimited
+from corral.client.errors import ApiError, ClientError, InvalidAnswer, RateLimited
 from corral.client.event_frames import FrameParser, FrameTooLarge, StreamFrame
 from corral.client.failures import invalid
 from corral.client.requests import Request
@@ -79,12 +79,12 @@ class StreamState(Generic[M]):
 
     def opened(self) -> None:
         self.connected = True
-        self._lost_at = None
         self._parser = FrameParser()
 
     def feed(self, piece: bytes) -> None:
         try:
             self._frames.extend(self._parser.feed(piece))
+            self._lost_at = None
         except FrameTooLarge as error:
             raise invalid(self._url, str(error)) from error
 
@@ -111,7 +111,7 @@ class StreamState(Generic[M]):
 
     def lost(self, failure: ClientError) -> float:
         """It broke: how long to wait. Raises the failure when it is refused, or was out of reach for too long."""
-        if not self.connected:
+        if not self.connected or (isinstance(failure, InvalidAnswer) and not failure.passing):
             raise failure
         if isinstance(failure, ApiError) and failure.status < 500 and not isinstance(failure, RateLimited):
             raise failure
@@ -120,7 +120,10 @@ class StreamState(Generic[M]):
         if now - self._lost_at > GIVE_UP_SECONDS:
             raise failure
         pause = self._pause()
-        return max(pause, failure.retry_after or 0.0) if isinstance(failure, ApiError) else pause
+        asked = (failure.retry_after or 0.0) if isinstance(failure, ApiError) else 0.0
+        if asked > GIVE_UP_SECONDS:
+            raise failure
+        return max(pause, asked)
 
     def _pause(self) -> float:
         self._fruitless += 1

@@ -121,6 +121,7 @@ class Download:
         self._calls = calls
         self._request = request
         self._answer: SyncAnswer | None = None
+        self._read = False
 
     def __enter__(self) -> Self:
         self._opened()
@@ -130,6 +131,9 @@ class Download:
         self.close()
 
     def __iter__(self) -> Iterator[bytes]:
+        if self._read:
+            raise ValueError("this download was read already; ask for it again")
+        self._read = True
         answer = self._opened()
         while piece := answer.piece(SILENCE_SECONDS):
             yield piece

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from corral.client.addresses import Address
-from corral.client.bodies import BLOCK, Body, counted
+from corral.client.bodies import BLOCK, Body, BodyCount
 from corral.client.errors import Unreachable
 from corral.client.failures import broken_off, invalid, unreachable
 from corral.client.http1 import AnswerFault, AnswerParser, Head
@@ -199,14 +199,16 @@ class _Connection:
         self._wire.sendall(data)
 
     def _send_body(self, body: Body, seconds: float) -> None:
-        chunked = body.size is None
+        chunked, count = body.size is None, BodyCount(body)
         for segment in body.segments:
             for block in _blocks(segment):
                 if self._is_answered(time.monotonic() + seconds):
                     self.spoiled = True
                     return
+                count.sending(block)
                 data = b"%x\r\n%b\r\n" % (len(block), block) if chunked else block
                 self._send(data, time.monotonic() + seconds)
+        count.complete()
         if chunked:
             self._send(b"0\r\n\r\n", time.monotonic() + seconds)
 
@@ -222,11 +224,8 @@ def _blocks(segment: Any) -> Iterator[bytes]:
         yield from (segment[start : start + BLOCK] for start in range(0, len(segment), BLOCK))
     elif isinstance(segment, os.PathLike):
         with open(segment, "rb") as file:  # noqa: PTH123 - pathlib would be one more import
-            left = os.fstat(file.fileno()).st_size
             while block := file.read(BLOCK):
-                left = counted(segment, block, left=left)
                 yield block
-            counted(segment, b"", left=left)
     elif hasattr(segment, "read"):
         while block := segment.read(BLOCK):
             yield block

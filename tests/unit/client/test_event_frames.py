@@ -25,11 +25,19 @@ def test_pieces_do_not_matter_and_a_cut_frame_is_none(cuts):
     assert found == [("1-1", "A", "ä\nb"), ("1-2", "", ""), (None, "", "x")]
 
 
-@pytest.mark.parametrize("content", [b"data: " + b"x" * 100, b"data: xxxxxxxxx\n" * 20, b"x" * 101])
+@pytest.mark.parametrize(
+    "content",
+    [b"data: " + b"x" * 100, b"data: xxxxxxxxx\n" * 20, b"x" * 101, b"data:\n" * 20, b"event: a\n" * 20],
+)
 def test_a_frame_is_bounded(content):
     with pytest.raises(FrameTooLarge):
         frames(content, limit=90)
-    assert frames(b"data: x\n\n" * 100, limit=90) == [(None, "", "x")] * 100
+    assert frames(b": note\n" * 100 + b"data: x\n\n" * 100, limit=90) == [(None, "", "x")] * 100
+
+
+@pytest.mark.parametrize("id", ["é", "a\0b", "a\tb", "x" * 256])
+def test_an_id_that_no_header_may_have_is_passed_over(id):
+    assert frames(f"id: 1-1\nid: {id}\ndata: x\n\n".encode()) == [("1-1", "", "x")]
 
 
 def test_many_small_pieces_of_a_long_line_are_not_searched_again_and_again():

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Self
 
 from corral.cli.api.answers import GZIP, ApiAnswers
-from corral.cli.failure import CommandRefused, Unreachable, WrongUsage
+from corral.cli.failure import CommandFailure, CommandRefused, Unreachable, WrongUsage
 from corral.client import addresses
 from corral.client.addresses import checked_address, checked_header, checked_token, query_string
-from corral.client.bodies import Body
+from corral.client.bodies import Body, SourceChanged
 from corral.client.errors import EARLIER
 from corral.client.http1 import Head
 from corral.client.outgoing import Outgoing
@@ -33,6 +33,8 @@ UPLOAD_SECONDS: Final = 300.0
 """How long a controller may take to look through what it was sent."""
 STREAM_SILENCE_SECONDS: Final = 60.0
 """Longer than any heartbeat: a stream this quiet is dead."""
+_PACKING_SECONDS: Final = 330.0
+"""A little more than a node has to digest a file, or to pack a directory, before it sends the first byte."""
 LONGEST_PAUSE_SECONDS: Final = 1.0
 PAGE: Final = 500
 SUMMARY: Final = {"view": "summary"}
@@ -204,7 +206,11 @@ class Client:
             "Idempotency-Key": _new_key(),
             **({"If-Match": f'"{revision}"'} if revision else {}),
         }
-        return self._ask(method, self._target(path, params), sent, Body(source, size=size), UPLOAD_SECONDS)
+        body = Body(source, size=size)
+        try:
+            return self._ask(method, self._target(path, params), sent, body, UPLOAD_SECONDS)
+        except SourceChanged as error:
+            raise CommandFailure(str(error), hint="try again when nothing writes to it") from error
 
     def delete(self, path: str, params: Params | None = None) -> Any:
         return self._exchange("DELETE", self._target(path, params), None)
@@ -239,14 +245,23 @@ class Client:
 
     def download(self, path: str, params: Params) -> OpenAnswer:
         """Open a body of any length ; the caller reads and closes it."""
-        return self._open(path, params, {"Accept": "*/*"}, kind=_FILES, what="no file")
+        return self._open(
+            path, params, {"Accept": "*/*"}, kind=_FILES, what="no file", seconds=_PACKING_SECONDS
+        )
 
     def _open(
-        self, path: str, params: Params, more: dict[str, str], *, kind: str | tuple[str, ...], what: str
+        self,
+        path: str,
+        params: Params,
+        more: dict[str, str],
+        *,
+        kind: str | tuple[str, ...],
+        what: str,
+        seconds: float = STREAM_SILENCE_SECONDS,
     ) -> OpenAnswer:
         request = self._outgoing("GET", self._target(path, params), more, None)
         with self._answers.translated():
-            answer = self._transport.open(request, seconds=STREAM_SILENCE_SECONDS)
+            answer = self._transport.open(request, seconds=seconds)
         if answer.head.status == 200 and answer.head.get("Content-Type").startswith(kind):
             return OpenAnswer(answer)
         try:

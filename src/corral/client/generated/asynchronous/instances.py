@@ -755,6 +755,7 @@ class AsyncInstances:
                 "GET",
                 f"/api/v1/instances/{segment(id)}/files/content",
                 query={"path": path, "offset": offset, "length": length},
+                waits=UPLOAD_SECONDS,
             )
         )
 
@@ -805,7 +806,12 @@ class AsyncInstances:
         `GET /api/v1/instances/{id}/files/archive`, permission `instances.files`.
         """
         return self._calls.download(
-            Request[None]("GET", f"/api/v1/instances/{segment(id)}/files/archive", query={"path": path})
+            Request[None](
+                "GET",
+                f"/api/v1/instances/{segment(id)}/files/archive",
+                query={"path": path},
+                waits=UPLOAD_SECONDS,
+            )
         )
 
     async def files_origin(self, id: str, *, path: str) -> models.FileOrigin:
@@ -854,6 +860,7 @@ class AsyncInstances:
                 json={"path": path, "to": to, "replace": replace, "digest": digest},
                 keyed=True,
                 key=idempotency_key,
+                waits=UPLOAD_SECONDS,
             )
         )
 
@@ -906,6 +913,7 @@ class AsyncInstances:
                 json={"path": path, "recursive": recursive, "digest": digest},
                 keyed=True,
                 key=idempotency_key,
+                waits=UPLOAD_SECONDS,
             )
         )
 

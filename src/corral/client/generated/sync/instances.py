@@ -753,6 +753,7 @@ class Instances:
                 "GET",
                 f"/api/v1/instances/{segment(id)}/files/content",
                 query={"path": path, "offset": offset, "length": length},
+                waits=UPLOAD_SECONDS,
             )
         )
 
@@ -803,7 +804,12 @@ class Instances:
         `GET /api/v1/instances/{id}/files/archive`, permission `instances.files`.
         """
         return self._calls.download(
-            Request[None]("GET", f"/api/v1/instances/{segment(id)}/files/archive", query={"path": path})
+            Request[None](
+                "GET",
+                f"/api/v1/instances/{segment(id)}/files/archive",
+                query={"path": path},
+                waits=UPLOAD_SECONDS,
+            )
         )
 
     def files_origin(self, id: str, *, path: str) -> models.FileOrigin:
@@ -852,6 +858,7 @@ class Instances:
                 json={"path": path, "to": to, "replace": replace, "digest": digest},
                 keyed=True,
                 key=idempotency_key,
+                waits=UPLOAD_SECONDS,
             )
         )
 
@@ -904,6 +911,7 @@ class Instances:
                 json={"path": path, "recursive": recursive, "digest": digest},
                 keyed=True,
                 key=idempotency_key,
+                waits=UPLOAD_SECONDS,
             )
         )
 
