@@ -13,6 +13,8 @@ from people import Person
 from stand_in_controller import File, StandIn, refused
 from stand_in_directory import AT, LOG, Directory, archive, editor, sha256
 
+from corral.cli.instance.file_changes import merge
+
 Corral = Callable[..., subprocess.CompletedProcess[str]]
 
 LINK = {**LOG, "path": "logs/\x1b[2Jodd", "kind": "link", "size": 3, "modified_at": None, "template": None}
@@ -227,6 +229,70 @@ def test_standard_input_is_put(corral: Corral, server: StandIn) -> None:
     there = Directory(server)
     assert corral("instance", "put", "lobby-1", "a", input="from a pipe").returncode == 0
     assert there.files == {"a": b"from a pipe"}
+
+
+def test_nothing_on_standard_input_empties_no_file_unless_that_is_said(
+    corral: Corral, server: StandIn
+) -> None:
+    there = Directory(server, conf=b"one")
+    refusal = corral("instance", "put", "lobby-1", "conf", input="")
+    assert refusal.returncode == 2
+    assert "standard input is empty" in refusal.stderr
+    assert there.files["conf"] == b"one"
+    assert corral("instance", "put", "lobby-1", "conf", "-", input="").returncode == 0
+    assert there.files["conf"] == b""
+
+
+def test_a_file_with_another_content_than_announced_replaces_nothing(
+    corral: Corral, server: StandIn, scratch: pathlib.Path
+) -> None:
+    Directory(server, conf=b"one")
+    server.answers["GET", f"{AT}/content"] = File(b"two", tag=sha256(b"one"))
+    (scratch / "conf").write_bytes(b"mine")
+    pulled = corral("instance", "pull", "lobby-1", "conf", str(scratch / "conf"), "--replace")
+    assert pulled.returncode == 1
+    assert "another content" in pulled.stderr
+    assert (scratch / "conf").read_bytes() == b"mine"
+
+
+def test_what_cannot_be_merged_is_between_marks_and_whole(scratch: pathlib.Path) -> None:
+    mine, base, theirs = (scratch / name for name in ("mine", "base", "theirs"))
+    for file in (mine, base, theirs):
+        file.write_bytes(f"{file.name}\0".encode())
+    merge(mine, base, theirs)
+    assert mine.read_bytes() == b"<<<<<<< yours\nmine\0\n=======\ntheirs\0\n>>>>>>> theirs\n"
+
+
+async def test_what_is_no_text_is_overwritten_or_kept_and_not_merged(
+    server: StandIn, tmp_path: pathlib.Path
+) -> None:
+    there = Directory(server, conf=b"one\0")
+    there.meanwhile = lambda: there.files.update(conf=b"two\0")
+    script = tmp_path / "editor"
+    script.write_text('#!/bin/sh\nsed -i s/one/mine/ "$1"\n')
+    script.chmod(0o755)
+    person = Person(
+        tmp_path / "home",
+        CORRAL_URL=server.url,
+        CORRAL_TOKEN="corral_test_0123456789abcdef",
+        EDITOR=str(script),
+        VISUAL="",
+        TMPDIR=str(tmp_path),
+    )
+    code, seen = await person.talk(
+        "instance", "edit", "lobby-1", "conf", answers=[("overwrite it, or abort", "abort")]
+    )
+    assert code == 1, seen
+    assert there.files["conf"] == b"two\0"
+    assert [file.read_bytes() for file in tmp_path.glob("corral-kept-*/conf")] == [b"mine\0"]
+
+
+def test_without_a_terminal_and_an_editor_nothing_is_edited(corral: Corral, server: StandIn) -> None:
+    there = Directory(server, conf=b"one")
+    refusal = corral("instance", "edit", "lobby-1", "conf", EDITOR="", VISUAL="")
+    assert refusal.returncode == 1
+    assert "set EDITOR" in refusal.stderr
+    assert there.files["conf"] == b"one"
 
 
 def test_what_comes_through_a_named_pipe_is_put(

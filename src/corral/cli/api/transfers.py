@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import pathlib
 import stat
@@ -178,13 +179,19 @@ def _part_head(boundary: str, part: FormFile) -> bytes:
     ).encode("utf-8", "replace")  # names of files need not be text
 
 
-def save(response: OpenAnswer, target: str, *, what: str, private: bool = False) -> int:
-    """Write a body to `target` ('-': stdout) and close it; returns its size. A body that breaks off is
-    reported, and a file that is not whole never gets the name that was asked for. `private`: see `opened_target`."""
+def save(response: OpenAnswer, target: str, *, what: str, private: bool = False, sha256: str = "") -> int:
+    """Write a body to `target` ('-': stdout) and close it; returns its size. A body that breaks off, or has another digest
+    than `sha256`, is reported, and never gets the name that was asked for. `private`: see `opened_target`."""
+    digest = hashlib.sha256()
     with response, opened_target(target, private=private) as file, Bar(what, response.length) as bar:
         for piece in pieces(response):
             file.write(piece)
+            digest.update(piece)
             bar.add(len(piece))
+        if sha256 and digest.hexdigest() != sha256:
+            raise CommandRefused(
+                f"{what} came with another content than was announced", hint="fetch it again"
+            )
         return bar.done
 
 

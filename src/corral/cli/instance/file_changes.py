@@ -27,9 +27,12 @@ NOT_SUPPORTED: Final = "NOT_SUPPORTED"
 PLAIN: Final = "644"
 EXECUTABLE: Final = "755"
 MODES: Final = (PLAIN, EXECUTABLE, "444", "555")
-UNPACK_SECONDS: Final = 200.0
+CHANGE_SECONDS: Final = 200.0
+"""A little more than a node has for a change."""
 _BLOCK: Final = 256 * 1024
 _CHOICES: Final = ("overwrite", "merge", "abort")
+_UNMERGED_CHOICES: Final = ("overwrite", "abort")
+"""Of what is no text."""
 _MERGED_CHOICES: Final = ("write", "edit", "abort")
 _MARKS: Final = (b"<<<<<<< yours", b"||||||| before", b">>>>>>> theirs")
 
@@ -54,7 +57,7 @@ def condition(if_match: str | None) -> dict[str, str]:
 @click.command("put")
 @click.argument("id")
 @click.argument("path")
-@click.argument("source", required=False, default="-", metavar="[FILE]")
+@click.argument("source", required=False, metavar="[FILE]")
 @if_match_option
 @click.option(
     "--mode",
@@ -63,11 +66,17 @@ def condition(if_match: str | None) -> dict[str, str]:
 )
 @api_command
 def put_file(
-    session: ApiSession, id: str, path: str, source: str, if_match: str | None, mode: str | None
+    session: ApiSession, id: str, path: str, source: str | None, if_match: str | None, mode: str | None
 ) -> None:
-    """Write FILE, or standard input, to an instance's file."""
-    with opened_source(source) as file:
-        if mode is None and source != "-" and is_executable(file):
+    """Write FILE of this machine, or standard input ('-'), to PATH of an instance."""
+    with opened_source(source or "-") as file:
+        if source is None and not os.fstat(file.fileno()).st_size:
+            raise WrongUsage(
+                "no FILE was named, and standard input is empty",
+                hint="nothing was written; PATH is the instance's, FILE is here: 'corral instance put ID PATH FILE',"
+                " or '-' for standard input, whatever it has",
+            )
+        if mode is None and source not in (None, "-") and is_executable(file):
             made = send_with_mode(session, id, path, file, condition(if_match), mode=EXECUTABLE)
         else:
             made = send(session, id, path, file, condition(if_match), mode=mode)
@@ -200,7 +209,7 @@ class _Edit:
 
     def _settle(self, refusal: CommandRefused) -> dict[str, str]:
         """What the next attempt requires; raises the refusal when there is none."""
-        choice = _choice(refusal)
+        choice = _choice(refusal, _UNMERGED_CHOICES if b"\0" in self._mine.read_bytes() else _CHOICES)
         if choice == "abort":
             self._abort(refusal, refusal.digest)
         if choice == "overwrite":
@@ -250,13 +259,12 @@ class _Edit:
         return digest
 
 
-def _choice(refusal: CommandRefused) -> str:
+def _choice(refusal: CommandRefused, choices: tuple[str, ...]) -> str:
     if not sys.stdin.isatty():
         return "abort"
     note(refusal.message)
-    chosen: str = click.prompt(
-        "overwrite it, merge both, or abort", type=click.Choice(_CHOICES), default="abort", err=True
-    )
+    question = "overwrite it, merge both, or abort" if "merge" in choices else "overwrite it, or abort"
+    chosen: str = click.prompt(question, type=click.Choice(choices), default="abort", err=True)
     return chosen
 
 
@@ -276,17 +284,18 @@ def has_marks(text: bytes) -> bool:
 
 
 def merge(mine: pathlib.Path, base: pathlib.Path, theirs: pathlib.Path) -> None:
-    """Put their changes into `mine`; where both changed the same lines it has both, between marks. Without git or diff3 all
-    of it is between marks."""
+    """Put their changes into `mine`; where both changed the same lines it has both, between marks. Without git or diff3, or
+    where neither can, all of it is between marks."""
     import subprocess
 
     marks = ("-L", "yours", "-L", "before", "-L", "theirs")
-    for command in (("git", "merge-file", "-p"), ("diff3", "-m")):
+    # The exit code of the first counts conflicts; that of the second is 1 with some, and 2 for a failure.
+    for command, most in ((("git", "merge-file", "-p"), 127), (("diff3", "-m"), 1)):
         try:
             merged = subprocess.run([*command, *marks, mine, base, theirs], check=False, capture_output=True)
         except OSError:
             continue
-        if 0 <= merged.returncode < 128:
+        if 0 <= merged.returncode <= most:
             _replace(mine, merged.stdout)
             return
     both = (b"<<<<<<< yours\n", mine.read_bytes(), b"\n=======\n", theirs.read_bytes(), b"\n>>>>>>> theirs\n")
@@ -316,7 +325,7 @@ def remove_file(
     body: dict[str, object] = {"path": path, "recursive": recursive}
     if if_match is not None:
         body["digest"] = if_match
-    done = session.client.post(files_path(id, "delete"), body)
+    done = session.client.post(files_path(id, "delete"), body, timeout=CHANGE_SECONDS)
     show_done(session.output, done, f"'{path}' is deleted", name="path")
 
 
@@ -328,7 +337,9 @@ def remove_file(
 @api_command
 def move_file(session: ApiSession, id: str, path: str, to: str, replace: bool) -> None:
     """Rename a file or a directory of an instance."""
-    done = session.client.post(files_path(id, "rename"), {"path": path, "to": to, "replace": replace})
+    done = session.client.post(
+        files_path(id, "rename"), {"path": path, "to": to, "replace": replace}, timeout=CHANGE_SECONDS
+    )
     show_done(session.output, done, f"'{path}' is '{to}' now", name="to")
 
 
@@ -352,5 +363,5 @@ def make_directory(session: ApiSession, id: str, path: str) -> None:
 def unpack(session: ApiSession, id: str, path: str, to: str, replace: bool) -> None:
     """Unpack a tar.gz or zip that lies in an instance's directory."""
     body = {"path": path, "to": to, "replace": replace}
-    done = session.client.post(files_path(id, "unpack"), body, timeout=UNPACK_SECONDS)
+    done = session.client.post(files_path(id, "unpack"), body, timeout=CHANGE_SECONDS)
     show_done(session.output, done, f"{done['entries']} files and directories unpacked", name="path")

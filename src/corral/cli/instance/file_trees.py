@@ -15,7 +15,7 @@ import click
 
 from corral.cli.api.client import Params
 from corral.cli.api.session import ApiSession, api_command
-from corral.cli.failure import CommandFailure, CommandRefused, WrongUsage, note, printable
+from corral.cli.failure import CommandFailure, WrongUsage, note, printable
 from corral.cli.instance.file_changes import files_path
 from corral.cli.terminal.output import show_done
 from corral.errors import counted, short_list
@@ -95,11 +95,7 @@ def _pull_file(session: ApiSession, id: str, path: str, place: pathlib.Path) -> 
     from corral.cli.api.transfers import save
 
     response = session.client.download(files_path(id, "content"), {"path": path})
-    expected = response.head.get("ETag").strip('"')
-    size = save(response, str(place), what=path)
-    if expected and digest_of(place) != expected:
-        raise CommandRefused(f"{place} is not what the instance has", hint="fetch it again")
-    return size
+    return save(response, str(place), what=path, sha256=response.head.get("ETag").strip('"'))
 
 
 def _pull_directory(

@@ -6,6 +6,7 @@ import contextlib
 import os
 import pathlib
 import shlex
+import sys
 import tempfile
 from collections.abc import Iterator
 
@@ -16,7 +17,13 @@ def run_editor(file: pathlib.Path) -> None:
     """Open a file in VISUAL or EDITOR, until that ends."""
     import subprocess
 
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not editor and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise CommandFailure(
+            "there is no terminal for an editor, and neither VISUAL nor EDITOR names a program",
+            hint="set EDITOR",
+        )
+    editor = editor or "vi"
     try:
         ended = subprocess.run([*shlex.split(editor), str(file)], check=False)
     except OSError as error:

@@ -153,6 +153,9 @@ def _show_copies(session: ApiSession, copies: Sequence[StaticCopy], result: Impo
     _say(
         "static directories are not copied without --node; otherwise do it on the node that shall have them:"
     )
+    if any(each.group not in created for each in copies):
+        _say("  Where a world was played on already, these commands put its files back to those of Universe;")
+        _say("  --node keeps what differs, and says so.")
     _say(f"  DATA={DATA_DIRECTORY}  # or what 'data' of that daemon is")
     for group in dict.fromkeys(each.group for each in copies):
         held = group not in created
