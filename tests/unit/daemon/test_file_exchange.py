@@ -15,10 +15,10 @@ from collections.abc import Callable
 import pytest
 
 from corral.daemon.orders.file_conditions import FileCondition
-from corral.daemon.orders.file_exchange import EXCHANGES, Exchange
 from corral.daemon.orders.instance_file_changes import Rename, move_entry, remove_entry
 from corral.daemon.orders.instance_file_placing import WrittenFile, place_file
 from corral.daemon.prepare.abort import Abort
+from corral.daemon.prepare.file_exchange import EXCHANGES, Exchange
 from corral.daemon.prepare.working_directories import staging_beside
 from corral.errors import Code, FileChanged, Rejected
 from corral.system.trees.renames import exchange, rename_to_free
@@ -268,15 +268,26 @@ def test_a_file_that_was_saved_before_its_move_or_removal_stays_and_so_does_the_
                 rename=rename,
             )
     held = contents(root)
-    if how == "replaced twice":
-        assert held.pop("level.dat") == b"newest"
-        [kept] = [name for name in held if name.startswith("corral-kept-")]
-        assert kept in str(refused.value)
-        assert held.pop(kept) == b"save"
-    else:
-        assert held.pop("level.dat") == b"save"
+    assert "corral-kept-" not in str(refused.value), "what the server replaced itself is not kept"
+    assert held.pop("level.dat") == (b"newest" if how == "replaced twice" else b"save")
     assert held == there
     assert os.listdir(staging_beside(root)) == []
+
+
+def test_a_file_that_its_server_writes_in_place_is_kept_when_it_begins_a_new_one_meanwhile(root):
+    server = Server(root)
+    server.save(b"read")()
+    os.utime(server.file, (1, 1))
+    rename = after(server.write_in_place(b"read, and more"), server.write_in_place(b"a line"))
+    with pytest.raises(FileChanged, match="corral-kept-") as refused:
+        remove_entry(
+            root, "level.dat", recursive=False, condition=seen(b"read"), abort=Abort(), rename=rename
+        )
+    held = contents(root)
+    assert held.pop("level.dat") == b"a line"
+    [(kept, content)] = held.items()
+    assert kept in str(refused.value)
+    assert content == b"read, and more"
 
 
 def test_a_file_goes_back_when_the_target_is_taken_at_the_last_moment(root):

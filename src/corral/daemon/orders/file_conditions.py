@@ -15,8 +15,9 @@ from typing import Final
 
 import msgspec
 
-from corral.daemon.orders.file_exchange import Entry, HeldEntry
 from corral.daemon.prepare.abort import Abort
+from corral.daemon.prepare.file_exchange import Entry, HeldEntry
+from corral.daemon.prepare.file_intents import ComparedFile
 from corral.domain.file_paths import MOST_DIGESTED
 from corral.errors import Code, FileChanged, Rejected
 from corral.system.trees.entries import open_regular
@@ -55,6 +56,11 @@ class SeenFile:
         self._held = held
         self._abort = abort
         self._recent = abs(time.time_ns() - held.modified_at_ns) < _TICK_NS
+
+    @property
+    def compared(self) -> ComparedFile:
+        """By what another daemon finds out the same as `is_at`."""
+        return ComparedFile(mark=self._held.mark, digest=self.digest if self._recent else "")
 
     def is_at(self, entry: Entry) -> bool:
         """Whether it still lies there, and as it was read. One that had just been written is read again: its time of

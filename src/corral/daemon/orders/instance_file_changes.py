@@ -13,12 +13,14 @@ import os
 import pathlib
 import secrets
 import stat
-from typing import Final, Protocol
+from collections.abc import Iterator
+from typing import Final, NamedTuple, Protocol
 
 from corral.daemon.orders.file_conditions import ANY_FILE, FileCondition, SeenFile, changed, seen_file
-from corral.daemon.orders.file_exchange import Entry, keep_beside
 from corral.daemon.orders.instance_file_placing import TAKEN, check_depth, owner_of_tree, require_same_tree
 from corral.daemon.prepare.abort import Abort
+from corral.daemon.prepare.file_exchange import Entry, keep_beside, put_back_moved
+from corral.daemon.prepare.file_intents import ChangedTree, noted
 from corral.daemon.prepare.working_directories import staging_beside
 from corral.domain.file_paths import beneath, check_path
 from corral.errors import Code, Rejected
@@ -79,7 +81,9 @@ def move_entry(
             if seen is None:
                 _rename(source, goal, over=over)
             else:
-                _move_compared(source, goal, seen, path, over=over, rename=rename)
+                tree = ChangedTree(root.name, top, stack.enter_context(open_tree(staging_beside(root))))
+                way = _Way(tree, path, target.rpartition("/")[0], rename)
+                _move_compared(source, goal, seen, way, over=over)
         except FileExistsError:
             raise _taken(target, replace=replace) from None
         except OSError as error:
@@ -93,18 +97,35 @@ def move_entry(
     return "" if seen is None else seen.digest
 
 
-def _move_compared(
-    source: Entry, goal: Entry, seen: SeenFile, path: str, *, over: bool, rename: Rename
-) -> None:
+class _Way(NamedTuple):
+    """How a file is moved away, to be looked at."""
+
+    tree: ChangedTree
+    path: str
+    beside: str | None
+    """The directory of the tree that it is moved to; None: that of what is staged."""
+    move: Rename
+
+    @contextlib.contextmanager
+    def taken(self, entry: Entry, aside: Entry, seen: SeenFile | None) -> Iterator[None]:
+        """What is done then is noted as long as it may have to be undone. FileChanged, and then it has its name again."""
+        with contextlib.ExitStack() as stack:
+            if seen is not None:
+                stack.enter_context(noted(self.tree, self.path, aside, seen.compared, beside=self.beside))
+            self.move(*entry, *aside)
+            _undo_unless(seen, aside, entry, self.path)
+            yield
+
+
+def _move_compared(source: Entry, goal: Entry, seen: SeenFile, way: _Way, *, over: bool) -> None:
     """By way of a free name beside the target: what lies there is replaced only by the file that was read."""
     passing = Entry(goal.directory, f".corral-move-{secrets.token_hex(8)}")
-    rename(*source, *passing)
-    _undo_unless(seen, passing, source, path)
-    try:
-        _rename(passing, goal, over=over)
-    except BaseException:
-        _put_back(passing, source)
-        raise
+    with way.taken(source, passing, seen):
+        try:
+            _rename(passing, goal, over=over)
+        except BaseException:
+            _put_back(passing, source)
+            raise
 
 
 def _rename(source: Entry, goal: Entry, *, over: bool) -> None:
@@ -133,13 +154,15 @@ def remove_entry(
         top = stack.enter_context(open_tree(root))
         entry = _entry_of(stack, top, path)
         aside = Entry(stack.enter_context(open_tree(place)), gone)
+        way = _Way(ChangedTree(root.name, top, aside.directory), path, None, rename)
         kind = stat.S_IFMT(os.stat(entry.name, dir_fd=entry.directory, follow_symlinks=False).st_mode)
         seen = _compared(stack, entry, path, condition, abort)
         try:
             if kind == stat.S_IFDIR and not recursive:
                 os.rmdir(entry.name, dir_fd=entry.directory)
             else:
-                _take_away(entry, aside, seen, path, rename)
+                with way.taken(entry, aside, seen):
+                    pass
         except OSError as error:
             if error.errno in TAKEN:
                 raise _refused(
@@ -151,15 +174,10 @@ def remove_entry(
             if kind == stat.S_IFDIR:
                 raise _refused(f"'{path}' is not removed: {error.strerror}", _MOUNTED) from error
             beside = Entry(entry.directory, gone)  # another file system is mounted there
-            _take_away(entry, beside, seen, path, rename)
-            os.unlink(beside.name, dir_fd=beside.directory)
+            with way._replace(beside=path.rpartition("/")[0]).taken(entry, beside, seen):
+                os.unlink(beside.name, dir_fd=beside.directory)
         require_same_tree(root, top)
     return place / gone
-
-
-def _take_away(entry: Entry, aside: Entry, seen: SeenFile | None, path: str, rename: Rename) -> None:
-    rename(*entry, *aside)
-    _undo_unless(seen, aside, entry, path)
 
 
 def _compared(
@@ -182,7 +200,8 @@ def _undo_unless(seen: SeenFile | None, moved: Entry, back: Entry, path: str) ->
     except BaseException:
         _put_back(moved, back)
         raise
-    raise changed(path, "was changed at this moment", kept=_put_back(moved, back))
+    kept = put_back_moved(moved, back, seen.compared.mark)
+    raise changed(path, "was changed at this moment", kept=kept)
 
 
 def _put_back(moved: Entry, back: Entry) -> str:

@@ -6,8 +6,9 @@ name in one rename, so that it is there as a whole or not at all. Aside is where
 starting daemon empties: one that is killed in between leaves nothing in the directory itself.
 
 A caller may require what lies there now, by its digest. Writers of ours take turns, so between comparison and rename only
-the workload can interfere: see `file_exchange`. What the kernel cannot show is a write through a descriptor that the
-workload had open before: that goes to the file that was replaced. Everything here blocks.
+the workload can interfere: see `file_exchange`, and `file_intents` for a daemon that is killed then. What the kernel cannot
+show is a write through a descriptor that the workload had open before: that goes to the file that was replaced. Everything
+here blocks.
 """
 
 from __future__ import annotations
@@ -31,8 +32,16 @@ from corral.daemon.orders.file_conditions import (
     changed,
     seen_file,
 )
-from corral.daemon.orders.file_exchange import Entry, Exchange, KeptBeside, Outcome, exchange_compared
 from corral.daemon.prepare.abort import Abort
+from corral.daemon.prepare.file_exchange import (
+    Entry,
+    Exchange,
+    KeptBeside,
+    Outcome,
+    exchange_compared,
+    mark_at,
+)
+from corral.daemon.prepare.file_intents import ChangedTree, noted
 from corral.domain.file_paths import MOST_DIGESTED, check_path
 from corral.errors import Code, Rejected
 from corral.system.trees.entries import LINKED_MODE, NEW_FILE, open_tree, parent_of, write_whole
@@ -90,7 +99,8 @@ def place_file(
         aside = stack.enter_context(open_tree(written.parent))
         kept, kept_mode = _owner_and_mode(present, owner, keep_owner=keep_owner, new_mode=new_mode)
         _set_owner_and_mode(aside, written.name, kept, mode or kept_mode, durable=durable)
-        place = _Place(Entry(here, name), path, sha256, condition, abort, exchange)
+        tree = ChangedTree(root.name, top, aside)
+        place = _Place(Entry(here, name), path, tree, sha256, condition, abort, exchange)
         result = _placed(Entry(aside, written.name), place)
         if durable:
             os.fsync(here)
@@ -103,6 +113,7 @@ class _Place(NamedTuple):
 
     entry: Entry
     path: str
+    tree: ChangedTree
     sha256: str
     condition: FileCondition
     abort: Abort
@@ -196,9 +207,11 @@ class _Placing:
                 if seen.digest == self._place.sha256:  # by an earlier attempt of the same caller
                     return WrittenFile(former=seen.digest, unchanged=True)
                 raise changed(self._path, "has another content", seen.digest)
-            outcome = exchange_compared(
-                self._staged, self._entry, is_expected=seen.is_at, exchange=self._place.exchange
-            )
+            own = mark_at(self._staged)
+            with noted(self._place.tree, self._path, self._staged, seen.compared, own=own):
+                outcome = exchange_compared(
+                    self._staged, self._entry, is_expected=seen.is_at, exchange=self._place.exchange
+                )
             if outcome is Outcome.OVERTAKEN:
                 raise changed(self._path, BUSY)
             if outcome is Outcome.IMPOSSIBLE and seen.is_at(self._entry):

@@ -18,6 +18,7 @@ import msgspec
 import structlog
 
 from corral.daemon.node.data_directory import AUTHORITY_FILE
+from corral.daemon.prepare.interrupted_changes import settle_interrupted
 from corral.daemon.prepare.static_owners import own_static
 from corral.daemon.prepare.static_seeds import Seed
 from corral.daemon.prepare.static_trees import write_seed
@@ -65,8 +66,9 @@ class WorkingDirectories:
         users may pass through to their own directories and to the certificate of the authority, and see nothing else."""
         for path in (self.running, self.static, self._bin, self._data / "secrets"):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for unfinished in (self.running / STAGING, self.running / WARM, self.static / STAGING):
-            self.drop(unfinished)
+        self.drop(self.running / WARM)
+        for place in (self.running, self.static):
+            self._empty_staging(place)
         if os.geteuid() != 0:
             return
         shared, readable = (self.running, self.static), self._data / AUTHORITY_FILE
@@ -80,6 +82,16 @@ class WorkingDirectories:
                     path.chmod(0o700 if path.is_dir() else 0o600)
         for path in (self._data, *shared):
             path.chmod(_OPEN_TO_PASS)
+
+    def _empty_staging(self, place: pathlib.Path) -> None:
+        """After the changes of files that were interrupted; what still belongs to a workload stays for the next start."""
+        staging = place / STAGING
+        if not (needed := settle_interrupted(place, staging)):
+            self.drop(staging)
+            return
+        for path in staging.iterdir():
+            if path.name not in needed:
+                self.drop(path)
 
     def path(self, instance_id: str, *, static: bool = False) -> pathlib.Path:
         """The working directory of an instance. A static one of an earlier version may still be in `running`."""

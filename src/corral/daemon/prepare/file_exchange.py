@@ -4,7 +4,8 @@ No call of the kernel renames on condition of what lies there. So both files exc
 looked at. If it is not what was read, it is a later save of the workload and goes back; and as the workload may save
 again in between, what comes out then is looked at as well. Three rules hold: what came out is newer than what was put in
 before it; whatever the workload replaced or removed itself is superseded by that; and nothing of the workload's is deleted
-that is not superseded. Entries are held open meanwhile, so that none gets the number of another. Everything here blocks.
+that is not superseded. Entries are held open meanwhile, so that none gets the number of another. What a daemon that is
+killed in between leaves, the next one settles: see `file_intents`. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -29,6 +30,19 @@ class Entry(NamedTuple):
 
     directory: int
     name: str
+
+
+class Mark(NamedTuple):
+    """By what a file is known again, wherever it was moved: a rename changes none of these."""
+
+    device: int
+    inode: int
+    size: int
+    modified_at_ns: int
+
+    def is_same_file(self, other: Mark) -> bool:
+        """Whether both are of one file, written to in between or not."""
+        return self[:2] == other[:2]
 
 
 class Exchange(Protocol):
@@ -61,20 +75,20 @@ class HeldEntry:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._found = os.fstat(descriptor)
+        self.mark: Final = _mark(os.fstat(descriptor))
 
     @property
     def size(self) -> int:
-        return self._found.st_size
+        return self.mark.size
 
     @property
     def modified_at_ns(self) -> int:
-        return self._found.st_mtime_ns
+        return self.mark.modified_at_ns
 
     @property
     def is_as_it_was(self) -> bool:
         """Nobody has written to it since."""
-        return _mark(os.fstat(self._descriptor)) == _mark(self._found)
+        return _mark(os.fstat(self._descriptor)) == self.mark
 
     @property
     def has_no_name(self) -> bool:
@@ -84,7 +98,7 @@ class HeldEntry:
     def is_at(self, entry: Entry) -> bool:
         """Whether it lies there, written to or not."""
         with contextlib.suppress(FileNotFoundError):
-            return os.path.samestat(_status(entry), self._found)
+            return self.mark.is_same_file(mark_at(entry))
         return False
 
     def is_unchanged_at(self, entry: Entry) -> bool:
@@ -111,14 +125,15 @@ def exchange_compared(
             if is_expected(staged):
                 return Outcome.REPLACED
         except BaseException:
-            _put_back(staged, place, own, exchange)
+            put_back(staged, place, own, exchange)
             raise
-        _put_back(staged, place, own, exchange)
+        put_back(staged, place, own, exchange)
         return Outcome.RESTORED if own.is_at(staged) else Outcome.OVERTAKEN
 
 
-def _put_back(staged: Entry, place: Entry, own: HeldEntry, exchange: Exchange) -> None:
-    """Give what came out its name back, unless something newer has it. What lies at `staged` afterwards is superseded."""
+def put_back(staged: Entry, place: Entry, own: HeldEntry, exchange: Exchange) -> None:
+    """Give what came out its name back, unless something newer has it. What lies at `staged` afterwards is superseded.
+    KeptBeside; OSError when not even that can be done."""
     try:
         if not _settled(staged, place, own, exchange):
             raise KeptBeside(keep_beside(staged, place))
@@ -156,9 +171,34 @@ def keep_beside(staged: Entry, place: Entry) -> str:
     return name
 
 
+def put_back_moved(moved: Entry, back: Entry, compared: Mark) -> str:
+    """Give what was moved away in place of the file that was read its name, which is free unless the workload took it.
+    If it did, with a file, and had replaced the one that was read by a file before, then it saves by replacing: what was
+    moved is superseded, and removed. Otherwise it is kept beside, under the name that is returned: a workload that writes
+    to its files in place may have begun a new one only because it did not find the old. OSError."""
+    try:
+        rename_to_free(*moved, *back)
+    except FileExistsError:
+        if mark_at(moved).is_same_file(compared) or not (is_file(moved) and is_file(back)):
+            return keep_beside(moved, back)
+        os.unlink(moved.name, dir_fd=moved.directory)
+    return ""
+
+
+def mark_at(entry: Entry) -> Mark:
+    """FileNotFoundError."""
+    return _mark(_status(entry))
+
+
+def is_file(entry: Entry) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return stat.S_ISREG(_status(entry).st_mode)
+    return False
+
+
 def _status(entry: Entry) -> os.stat_result:
     return os.stat(entry.name, dir_fd=entry.directory, follow_symlinks=False)
 
 
-def _mark(found: os.stat_result) -> tuple[int, int]:
-    return found.st_size, found.st_mtime_ns
+def _mark(found: os.stat_result) -> Mark:
+    return Mark(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
