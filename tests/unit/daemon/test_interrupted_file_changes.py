@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
 import pathlib
 import shutil
@@ -13,8 +15,14 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from corral.daemon.orders.file_conditions import FileCondition
+from corral.daemon.orders.instance_file_placing import place_file
+from corral.daemon.orders.instance_file_writes import staged_bytes
+from corral.daemon.prepare.abort import Abort
+from corral.daemon.prepare.file_exchange import LeftAside
 from corral.daemon.prepare.working_directories import STAGING, WorkingDirectories
 from corral.system.entropy import SystemEntropy
+from corral.system.trees.renames import exchange
 
 CHANGER = """
 import hashlib, os, pathlib, signal, sys
@@ -50,6 +58,8 @@ def killed_after(step):
 def killed_before(*entries):
     os.kill(os.getpid(), signal.SIGKILL)
 
+if save == "unseen":
+    file.write_bytes(b"read")  # just now: its time would not show another write
 condition = FileCondition(digests=frozenset({hashlib.sha256(b"read").hexdigest()}))
 rename = killed_after(rename_to_free)
 if verb.startswith("write"):
@@ -129,7 +139,6 @@ def test_a_save_just_before_the_kill_has_its_name_after_the_next_start(node, ver
 
 @pytest.mark.parametrize("verb", ["write", "delete"])
 def test_a_save_that_only_its_content_shows_has_its_name_too(node, verb):
-    node.file.write_bytes(b"read")  # just now: its time would not show another write
     node.kill_amid(verb, "unseen")
     node.start()
     assert node.contents() == {"world/level.dat": b"save"}
@@ -268,3 +277,28 @@ def test_an_intent_that_leads_elsewhere_or_cannot_be_read_is_skipped_and_the_dae
     node.start()
     assert node.contents() == {"world/level.dat": b"mine"}
     assert not node.staging.exists()
+
+
+def test_a_save_that_can_be_given_no_name_stays_aside_until_the_next_start(node: Node) -> None:
+    """The directory is gone when the save is to be put back, as on a disk that refuses any new name."""
+    calls = 0
+
+    def swap(*entries: object) -> bool:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            node.save(b"save")
+            return exchange(*entries)
+        node.file.rename(node.root / "moved")
+        node.file.parent.rmdir()
+        raise OSError(errno.EDQUOT, "no quota")
+
+    condition = FileCondition(digests=frozenset({hashlib.sha256(b"read").hexdigest()}))
+    with pytest.raises(LeftAside, match="lies aside"), staged_bytes(node.root, b"mine") as staged:
+        place_file(
+            node.root, "world/level.dat", staged, "0" * 64, condition=condition, abort=Abort(), exchange=swap
+        )
+    assert len(os.listdir(node.staging)) == 2, "the save and what was intended"
+    node.start()
+    assert b"save" in node.contents().values()
+    assert not node.staging.exists() or os.listdir(node.staging) == []

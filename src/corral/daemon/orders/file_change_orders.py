@@ -33,6 +33,7 @@ from corral.daemon.orders.instance_file_writes import staged_bytes
 from corral.daemon.orders.room_check import LOOK_EVERY, RoomCheck
 from corral.daemon.orders.save_orders import MAX_FILES, pack_directory
 from corral.daemon.prepare.abort import Abort, in_thread
+from corral.daemon.prepare.file_exchange import LeftAside
 from corral.daemon.prepare.working_directories import WorkingDirectories, staging_beside
 from corral.daemon.supervise.supervisor import InstanceSupervisor
 from corral.domain.file_paths import MOST_DIGESTED, check_path
@@ -237,8 +238,12 @@ class FileChangeOrders:
             async with DataChannel(self._live()) as channel:
                 await channel.fetch(asked.sha256, staged, expect=room.look, transfer_id=asked.request_id)
             yield staged
-        finally:
+        except LeftAside:
+            raise
+        except BaseException:
             await asyncio.to_thread(_discard, staged)
+            raise
+        await asyncio.to_thread(_discard, staged)
 
     async def _rename(self, root: pathlib.Path, asked: ChangeInstanceFiles) -> InstanceFilesAnswer:
         condition = _condition(asked)
@@ -368,7 +373,7 @@ class FileChangeOrders:
                     descriptor=file.fileno(), offset=0, size=size, digest=digest, left_out=packed.left_out
                 )
         finally:
-            archive.unlink(missing_ok=True)
+            await asyncio.to_thread(archive.unlink, missing_ok=True)
 
     def _live(self) -> LinkConnection:
         connection = self._connection

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, Protocol
 from corral.daemon.orders.file_conditions import ANY_FILE, FileCondition, SeenFile, changed, seen_file
 from corral.daemon.orders.instance_file_placing import TAKEN, check_depth, owner_of_tree, require_same_tree
 from corral.daemon.prepare.abort import Abort
-from corral.daemon.prepare.file_exchange import Entry, keep_beside, put_back_moved
+from corral.daemon.prepare.file_exchange import Entry, LeftAside, keep_beside, name_again, put_back_moved
 from corral.daemon.prepare.file_intents import ChangedTree, noted
 from corral.daemon.prepare.working_directories import staging_beside
 from corral.domain.file_paths import beneath, check_path
@@ -86,6 +86,8 @@ def move_entry(
                 _move_compared(source, goal, seen, way, over=over)
         except FileExistsError:
             raise _taken(target, replace=replace) from None
+        except LeftAside:
+            raise
         except OSError as error:
             if error.errno in (errno.EXDEV, errno.EINVAL, errno.EBUSY):
                 raise _refused(
@@ -163,6 +165,8 @@ def remove_entry(
             else:
                 with way.taken(entry, aside, seen):
                     pass
+        except LeftAside:
+            raise
         except OSError as error:
             if error.errno in TAKEN:
                 raise _refused(
@@ -206,11 +210,7 @@ def _undo_unless(seen: SeenFile | None, moved: Entry, back: Entry, path: str) ->
 
 def _put_back(moved: Entry, back: Entry) -> str:
     """To its name; if another has it by now, to a new one beside it, which is returned."""
-    try:
-        rename_to_free(*moved, *back)
-    except FileExistsError:
-        return keep_beside(moved, back)
-    return ""
+    return "" if name_again(moved, back) else keep_beside(moved, back)
 
 
 def _entry_of(stack: contextlib.ExitStack, top: int, path: str) -> Entry:

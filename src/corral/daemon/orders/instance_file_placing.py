@@ -37,9 +37,11 @@ from corral.daemon.prepare.file_exchange import (
     Entry,
     Exchange,
     KeptBeside,
+    LeftAside,
     Outcome,
     exchange_compared,
     mark_at,
+    removed_unless_left_aside,
 )
 from corral.daemon.prepare.file_intents import ChangedTree, noted
 from corral.domain.file_paths import MOST_DIGESTED, check_path
@@ -133,12 +135,14 @@ def _placed(staged: Entry, place: _Place) -> WrittenFile:
 
 @contextlib.contextmanager
 def _removed(staged: Entry) -> Iterator[Entry]:
-    """At its end there is only ours, or what is superseded."""
-    try:
+    """At its end there is only ours, or what is superseded; otherwise (LeftAside) it stays."""
+    with removed_unless_left_aside(lambda: _unlink(staged)):
         yield staged
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(staged.name, dir_fd=staged.directory)
+
+
+def _unlink(staged: Entry) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(staged.name, dir_fd=staged.directory)
 
 
 class _OtherFileSystem(Exception):
@@ -164,6 +168,8 @@ class _Placing:
                 raise changed(self._path, "is not there")
             self._rename()
             return WrittenFile()
+        except LeftAside:
+            raise
         except OSError as error:
             if error.errno == errno.EXDEV:
                 raise _OtherFileSystem from error

@@ -24,6 +24,7 @@ from corral.daemon.orders.instance_file_placing import (
     regular_file,
 )
 from corral.daemon.prepare.abort import Abort
+from corral.daemon.prepare.file_exchange import removed_unless_left_aside
 from corral.daemon.prepare.working_directories import staging_beside
 from corral.domain.file_paths import check_path
 from corral.errors import Code, Rejected
@@ -55,14 +56,12 @@ def staged_bytes(root: pathlib.Path, content: bytes) -> Iterator[pathlib.Path]:
     """A file with this content beside the working directory, to be placed in it; removed if it was not."""
     staged = staging_beside(root) / f".corral-{secrets.token_hex(8)}"
     descriptor = os.open(staged, NEW_FILE, 0o600)
-    try:
+    with removed_unless_left_aside(lambda: staged.unlink(missing_ok=True)):
         try:
             write_whole(descriptor, content)
         finally:
             os.close(descriptor)
         yield staged
-    finally:
-        staged.unlink(missing_ok=True)
 
 
 def _appended(root: pathlib.Path, path: str, content: bytes) -> bool:

@@ -70,6 +70,24 @@ class KeptBeside(Exception):
         self.name = name
 
 
+class LeftAside(OSError):
+    """What the workload wrote at this moment could get neither its name nor another beside it: the disk refused. It stays
+    where it was moved to, and so does its intent, for the next start of the daemon."""
+
+
+@contextlib.contextmanager
+def removed_unless_left_aside(remove: Callable[[], None]) -> Iterator[None]:
+    """At the end of this `remove` is called, however it ends, unless something of the workload's stays aside."""
+    try:
+        yield
+    except LeftAside:
+        raise
+    except BaseException:
+        remove()
+        raise
+    remove()
+
+
 class HeldEntry:
     """What lay under a name at one moment, held open: meanwhile nothing else gets its number."""
 
@@ -133,12 +151,14 @@ def exchange_compared(
 
 def put_back(staged: Entry, place: Entry, own: HeldEntry, exchange: Exchange) -> None:
     """Give what came out its name back, unless something newer has it. What lies at `staged` afterwards is superseded.
-    KeptBeside; OSError when not even that can be done."""
+    KeptBeside; LeftAside when not even that can be done."""
+    failure: OSError | None = None
     try:
-        if not _settled(staged, place, own, exchange):
-            raise KeptBeside(keep_beside(staged, place))
+        if _settled(staged, place, own, exchange):
+            return
     except OSError as error:
-        raise KeptBeside(keep_beside(staged, place)) from error
+        failure = error
+    raise KeptBeside(keep_beside(staged, place)) from failure
 
 
 def _settled(staged: Entry, place: Entry, own: HeldEntry, exchange: Exchange) -> bool:
@@ -165,20 +185,39 @@ def _settled(staged: Entry, place: Entry, own: HeldEntry, exchange: Exchange) ->
 
 
 def keep_beside(staged: Entry, place: Entry) -> str:
-    """Move what belongs to the workload into the directory of its place, under a new name, which is returned. OSError."""
+    """Move what belongs to the workload into the directory of its place, under a new name, which is returned. LeftAside."""
     name = f"corral-kept-{secrets.token_hex(8)}"
-    rename_to_free(*staged, place.directory, name)
+    try:
+        rename_to_free(*staged, place.directory, name)
+    except OSError as error:
+        raise _left_aside(error) from error
     return name
+
+
+def name_again(moved: Entry, back: Entry) -> bool:
+    """Give what was moved away its name; False when another has it by now. LeftAside."""
+    try:
+        rename_to_free(*moved, *back)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise _left_aside(error) from error
+    return True
+
+
+def _left_aside(error: OSError) -> LeftAside:
+    return LeftAside(
+        error.errno,
+        f"{error.strerror}; the server's newest save lies aside and gets its name at the next start of the daemon",
+    )
 
 
 def put_back_moved(moved: Entry, back: Entry, compared: Mark) -> str:
     """Give what was moved away in place of the file that was read its name, which is free unless the workload took it.
     If it did, with a file, and had replaced the one that was read by a file before, then it saves by replacing: what was
     moved is superseded, and removed. Otherwise it is kept beside, under the name that is returned: a workload that writes
-    to its files in place may have begun a new one only because it did not find the old. OSError."""
-    try:
-        rename_to_free(*moved, *back)
-    except FileExistsError:
+    to its files in place may have begun a new one only because it did not find the old. LeftAside, OSError."""
+    if not name_again(moved, back):
         if mark_at(moved).is_same_file(compared) or not (is_file(moved) and is_file(back)):
             return keep_beside(moved, back)
         os.unlink(moved.name, dir_fd=moved.directory)

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import msgspec
 import structlog
 
-from corral.daemon.prepare.file_exchange import Entry, Mark
+from corral.daemon.prepare.file_exchange import Entry, Mark, removed_unless_left_aside
 from corral.domain.file_paths import check_path
 from corral.errors import Code, Rejected
 from corral.system.trees.entries import NEW_FILE, open_regular, write_whole
@@ -76,7 +76,8 @@ def noted(
     beside: str | None = None,
 ) -> Iterator[None]:
     """An intent is there until the end of this. `aside` lies among what is staged, or in the directory `beside` of the tree, or,
-    if it is neither, in that of the file. On a full disk it goes on without: a deletion may be what makes room. OSError."""
+    if it is neither, in that of the file. On a full disk a deletion goes on without, for it may be what makes room. Where
+    something stays aside (LeftAside), so does the intent. OSError."""
     if beside is None and aside.directory != tree.staging:
         beside = path.rpartition("/")[0]
     found = os.fstat(tree.top)
@@ -91,17 +92,19 @@ def noted(
         own=own,
     )
     place = Entry(tree.staging, f"{PREFIX}{secrets.token_hex(8)}")
-    try:
+    with removed_unless_left_aside(lambda: _remove(place)):
         try:
             _write(place, msgspec.json.encode(intent))
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in _FULL or own is not None:
                 raise
             _log.warning("file_intent.skipped", instance=tree.name, path=path, reason=str(error))
         yield
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(place.name, dir_fd=place.directory)
+
+
+def _remove(place: Entry) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(place.name, dir_fd=place.directory)
 
 
 def _write(place: Entry, content: bytes) -> None:
