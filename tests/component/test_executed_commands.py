@@ -291,6 +291,14 @@ async def test_universe_s_clients_get_lines_and_a_text_as_error(admin: httpx.Asy
     failed = (await admin.post("/api/commands/execute", json={"command": "instances info x"})).json()
     assert failed["error"] == "instance 'x' does not exist"
     assert failed["output"][0] == "error: instance 'x' does not exist"
+    for line, error in (
+        ("nod list", "unknown command 'nod'"),
+        ("stop", "'stop' is a word of the interactive"),
+    ):
+        unknown = await admin.post("/api/commands/execute", json={"command": line})
+        assert unknown.status_code == 200
+        assert unknown.json()["error"].startswith(error)
+        assert unknown.json()["output"][0].startswith(f"error: {error}")
     nowhere = await admin.post("/api/cluster/nodes/none/command", json={"command": "help"})
     assert nowhere.status_code == 404
 

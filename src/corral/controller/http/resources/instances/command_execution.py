@@ -40,6 +40,7 @@ from corral.sdk.protocol.messages import (
 ACTION: Final = "commands.execute"
 SUBJECT: Final = "controller"
 WORDS_MAX: Final = 256
+_OF_CONSOLES: Final = ("exit", "quit", "stop")
 DEADLINE_SECONDS: Final = 30.0
 
 
@@ -179,6 +180,12 @@ def _matched(modules: Modules, runner: CommandRunner | None, words: list[str]) -
 
 
 def _unknown(words: list[str], known: Iterable[str]) -> Rejected:
+    if words[0] in _OF_CONSOLES:
+        return Rejected(
+            Code.NOT_FOUND,
+            f"'{words[0]}' is a word of the interactive console, and unknown here",
+            hint="POST /api/v1/cluster/shutdown ends the controller",
+        )
     return unknown_choice("command", words[0][:200], known, code=Code.NOT_FOUND)
 
 

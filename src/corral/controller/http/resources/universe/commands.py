@@ -17,6 +17,9 @@ from corral.controller.http.pipeline.route_handlers import DialogueOver, WriteTe
 from corral.controller.http.pipeline.route_table import Once, Route, Socket
 from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.http.resources.instances.command_execution import (
+    ACTION,
+    SUBJECT,
+    CommandError,
     CommandOutput,
     CommandServices,
     execute,
@@ -26,7 +29,7 @@ from corral.controller.http.resources.node_commands import NodeCommandServices, 
 from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import Permission
 from corral.domain.records import AuditOutcome
-from corral.errors import CorralError
+from corral.errors import Code, CorralError, Rejected
 
 _COST: Final = 10
 """A command counts as so many requests of its caller."""
@@ -60,9 +63,16 @@ def _lines(body: CommandOutput) -> list[str]:
 async def execute_command(
     services: CommandServices, call: ApiCall[CommandLine, NoQuery], attempt: Attempt
 ) -> Mutation:
-    done = await execute(
-        services, caller=call.caller, line=call.body.command, request=call.request, attempt=attempt
-    )
+    """A command that nobody knows is an output, too, as in Universe."""
+    line = call.body.command
+    try:
+        done = await execute(services, caller=call.caller, line=line, request=call.request, attempt=attempt)
+    except Rejected as error:
+        if error.code is not Code.NOT_FOUND or attempt.begun is not None:
+            raise
+        told = CommandError(code=error.code.name, message=error.message, hint=error.hint)
+        body = CommandOutput(command=line, output=[], exit_code=2, error=told)
+        done = Mutation(action=ACTION, subject=SUBJECT, steps=(), body=body, failed=error.code.name)
     return _in_universe_form(done)
 
 
