@@ -68,7 +68,10 @@ def condition(if_match: str | None) -> dict[str, str]:
 def put_file(
     session: ApiSession, id: str, path: str, source: str | None, if_match: str | None, mode: str | None
 ) -> None:
-    """Write FILE of this machine, or standard input ('-'), to PATH of an instance."""
+    """Write FILE, or standard input ('-'), to PATH of an instance.
+
+    FILE is one of this machine.
+    """
     with opened_source(source or "-") as file:
         if source is None and not os.fstat(file.fileno()).st_size:
             raise WrongUsage(
