@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 from corral.cli.api.client import Client
+from corral.cli.failure import CommandRefused
 from corral.testing.waiting import eventually
 
 _CALLERS: Final = concurrent.futures.ThreadPoolExecutor(max_workers=64)
@@ -97,11 +98,16 @@ async def wait_for_instances(
 async def wait_for_instance(
     api: ApiCalls, id: str, condition: Callable[[Item], bool], *, deadline: float = DEADLINE
 ) -> Item:
-    """One instance, once it matches."""
+    """One instance, once it is there and matches."""
     seen: list[Item] = []
 
     async def there() -> bool:
-        seen[:] = [await api.call("GET", f"/api/v1/instances/{quote(id)}")]
+        try:
+            seen[:] = [await api.call("GET", f"/api/v1/instances/{quote(id)}")]
+        except CommandRefused as refused:
+            if refused.code != "NOT_FOUND":
+                raise
+            return False
         return condition(seen[0])
 
     await eventually(there, deadline=deadline, state=lambda: [_summary(item) for item in seen])
