@@ -53,6 +53,32 @@ def test_a_ring_holds_its_capacity_and_little_more() -> None:
     assert ring.end == 5_000_000
 
 
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ([b""], 0),
+        ([b"begins"], 0),
+        ([b"begins", b"\n"], 7),
+        ([b"one\ntw", b"o"], 4),
+        ([b"one\n", b"x" * 100], 104),
+    ],
+)
+def test_a_follower_that_begins_now_begins_with_the_line_that_has_no_end(
+    written: list[bytes], expected: int
+) -> None:
+    ring = ConsoleRing(begin=0)
+    for data in written:
+        ring.append(ring.end, data)
+    assert ring.open_line(longest=64) == expected
+
+
+def test_of_a_line_that_ends_in_a_gap_nothing_is_begun() -> None:
+    ring = ConsoleRing(begin=0)
+    ring.append(0, b"half a line")
+    ring.append(20, b"", gaps=[MissingBytes(11, 20, "lost")])
+    assert ring.open_line(longest=64) == 20
+
+
 def test_one_block_larger_than_everything_is_cut() -> None:
     ring = ConsoleRing(begin=0, capacity=KIB)
     ring.append(0, b"x" * 100_000)

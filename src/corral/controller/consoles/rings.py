@@ -212,6 +212,13 @@ class ConsoleRing:
                 end = found
         return self.begin
 
+    def open_line(self, longest: int) -> int:
+        """The offset of the line that has no end yet; `end` if there is none, or more than `longest` bytes of it."""
+        if not self._pieces or self._pieces[-1].end < self.end or self._pieces[-1].data.endswith(b"\n"):
+            return self.end
+        start = self.newest(1)
+        return start if self.end - start <= longest else self.end
+
 
 _log = structlog.get_logger("corral.controller.consoles")
 

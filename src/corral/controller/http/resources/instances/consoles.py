@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from corral.controller.consoles.lookup import has_ended
-from corral.controller.consoles.pages import ConsolePage, ConsoleText
+from corral.controller.consoles.pages import LINE_BYTES, ConsolePage, ConsoleText
 from corral.controller.consoles.reader import ConsoleReader
 from corral.controller.consoles.service import Consoles
 from corral.controller.consoles.stream_messages import (
@@ -96,7 +96,7 @@ def reader_of(
         incarnation, offset = resumed[0] or incarnation, resumed[1]
     if offset is None:
         ring = consoles.ring((record.id, incarnation))
-        offset = ring.end if ring else record.console_end
+        offset = ring.open_line(LINE_BYTES) if ring else record.console_end
     if has_ended(record, incarnation) and incarnation > record.incarnation:
         incarnation, offset = record.incarnation, 0
     return ConsoleReader(
