@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import httpx
 from http_rig import Rig
+from test_scopes import scoped
 
 from corral.domain.permissions import Role
 from corral.errors import Code, Retryable
@@ -52,3 +53,15 @@ async def test_a_viewer_may_look_and_not_prewarm(rig: Rig) -> None:
     async with rig.client(viewer) as looking:
         assert (await looking.get(CACHE)).status_code == 200
         assert error(await looking.post(f"{CACHE}/prewarm")) == (403, "FORBIDDEN")
+
+
+async def test_templates_of_groups_outside_of_the_scope_are_not_listed(rig: Rig) -> None:
+    await rig.node("node-1")
+    await rig.group()
+    async with rig.client() as admin:
+        assert (await admin.get(CACHE)).json()["templates"] != []
+    async with await scoped(rig, groups=["lobby"], nodes=["node-1"]) as lobbies:
+        shown = (await lobbies.get(CACHE)).json()
+        assert (shown["templates"], shown["node"]) == ([], "node-1")
+        warmed = await lobbies.post(f"{CACHE}/prewarm", json={"group": "lobby"})
+        assert warmed.status_code != 200 or warmed.json()["failures"] == []

@@ -61,7 +61,9 @@ async def test_nobody_reads_a_template_of_others_by_naming_it_in_a_group_of_the_
             assert error(made) == (403, "FORBIDDEN"), named
             changed = await lobbies.patch("/api/v1/groups/lobby", json=named)
             assert error(changed) == (403, "FORBIDDEN"), named
-            assert changed.json()["error"]["field"] == "templates"
+            field = changed.json()["error"]["field"]
+            assert field == ("template_selection" if named is selected else "templates")
+            assert named is not selected or "arenas/one" not in changed.text
         theirs = {"allOf": [{"group": "arenas", "name": "one"}]}
         universe = {"name": "lobby-2", "command": "x", "templateInstallationConfig": theirs}
         assert (await lobbies.put("/api/configurations/lobby-2", json=universe)).status_code == 403
@@ -70,6 +72,41 @@ async def test_nobody_reads_a_template_of_others_by_naming_it_in_a_group_of_the_
         assert (await lobbies.post("/api/v1/groups", json=own)).status_code == 201
         kept = await lobbies.patch("/api/v1/groups/lobby", json={"memory_mb": 64})
         assert kept.status_code == 200, kept.text
+
+
+async def test_nobody_gets_the_templates_to_come_of_a_template_group(templates: Rig) -> None:
+    """A template group that nobody uses, and into which others put theirs later."""
+    await templates.template("packs/one", {"a.txt": b"nobody's"})
+    selected = {"template_selection": {"all_in_groups": [{"name": "packs"}]}}
+    async with await scoped(templates, groups=["lobby*"]) as lobbies:
+        refused = await lobbies.patch("/api/v1/groups/lobby", json=selected)
+        assert error(refused) == (403, "FORBIDDEN")
+        absent = {"template_selection": {"all_in_groups": [{"name": "zzz"}]}}
+        unknown = await lobbies.patch("/api/v1/groups/lobby", json=absent)
+        assert unknown.status_code in (400, 403, 404), unknown.text
+        async with templates.client() as admin:
+            assert (await admin.patch("/api/v1/groups/lobby", json=selected)).is_success
+        kept = await lobbies.patch("/api/v1/groups/lobby", json={**selected, "memory_mb": 64})
+        assert kept.status_code == 200, "what somebody else selected stays"
+
+
+async def test_refusals_do_not_name_groups_outside_of_the_scope(fleet: Rig) -> None:
+    async with fleet.client() as admin:
+        depends = {"name": "zeta", "command": ["x"], "depends_on": [{"group": "lobby"}], "min": 0}
+        assert (await admin.post("/api/v1/groups", json=depends)).is_success
+        async with await scoped(fleet, groups=["lobby"]) as lobbies:
+            for path in ("/api/v1/groups/lobby", "/api/configurations/lobby"):
+                refused = await lobbies.delete(path)
+                assert refused.status_code == 409, refused.text
+                assert "zeta" not in refused.text
+
+
+async def test_static_names_tell_nothing_of_groups_outside_and_take_no_ids_of_theirs(fleet: Rig) -> None:
+    async with await scoped(fleet, groups=["lobby"]) as lobbies:
+        for other in ("arena", "future"):
+            patch = {"static": True, "static_names": [f"{other}-1"]}
+            refused = await lobbies.patch("/api/v1/groups/lobby", json=patch)
+            assert error(refused) == (403, "FORBIDDEN"), refused.text
 
 
 async def test_a_template_outside_of_the_scope_is_not_read_by_the_files_of_an_instance(

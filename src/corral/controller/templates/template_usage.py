@@ -33,9 +33,14 @@ def groups_using(state: ClusterState, name: str) -> list[str]:
 
 def templates_of(state: ClusterState, spec: GroupSpec) -> set[str]:
     """The templates that a group names: in its chain, as a choice, or by the name of their template group."""
-    selection = spec.template_selection
-    grouped = (choice.name for choice in (*selection.all_in_groups, *selection.one_in_groups))
+    grouped = template_groups_of(spec)
     return _named(spec) | {each.name for group in grouped for each in state.templates.in_group(group)}
+
+
+def template_groups_of(spec: GroupSpec) -> set[str]:
+    """The template groups that a group selects from, whatever lies in them."""
+    selection = spec.template_selection
+    return {choice.name for choice in (*selection.all_in_groups, *selection.one_in_groups)}
 
 
 def users_of(state: ClusterState, name: str) -> list[str]:
@@ -74,9 +79,8 @@ class _Naming:
         for group, stored in state.groups.items():
             for name in _named(stored.record.spec):
                 self.direct[name].add(group)
-            selection = stored.record.spec.template_selection
-            for choice in (*selection.all_in_groups, *selection.one_in_groups):
-                self.grouped[choice.name].add(group)
+            for selected in template_groups_of(stored.record.spec):
+                self.grouped[selected].add(group)
         for template in state.templates:
             for parent in template.record.version().settings.parents:
                 self.children[parent].add(template.record.name)

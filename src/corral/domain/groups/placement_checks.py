@@ -129,12 +129,12 @@ def _faults_of_static_names(spec: GroupSpec) -> Iterator[Rejected]:
             continue
         if name in seen:
             yield invalid(field, f"'{name}' is listed twice", "leave one of them out")
-        elif _numbered(name) == spec.name:
+        elif numbered_group(name) == spec.name:
             yield _taken(field, name, spec.name)
         seen.add(name)
 
 
-def _numbered(id: str) -> str:
+def numbered_group(id: str) -> str:
     """The group whose instances have ids as this one, `GROUP-NUMBER`; empty: it is no such id."""
     group, _, number = id.rpartition("-")
     return group if number.isascii() and number.isdecimal() else ""
@@ -305,7 +305,7 @@ def _faults_of_ids(
                     if one in changed and one not in wrong:
                         yield one, _named_twice(id, its, two)
                 continue
-            numbered = _numbered(id)
+            numbered = numbered_group(id)
             if numbered not in specs:
                 continue
             if name in changed and name not in wrong:

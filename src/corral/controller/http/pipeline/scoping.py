@@ -13,12 +13,13 @@ from typing import Any, Final
 import msgspec
 
 from corral.controller.state.cluster_state import ClusterState
-from corral.controller.templates.template_usage import groups_using, templates_of
+from corral.controller.templates.template_usage import groups_using, template_groups_of, templates_of
 from corral.domain.access import Access
 from corral.domain.event_subjects import KINDS, ResourceKind, group_of, node_of
 from corral.domain.events import Event
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import InstanceRecord, live
+from corral.domain.groups.placement_checks import numbered_group
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 
@@ -251,12 +252,14 @@ def refuse_references_outside(
     kept = {(field.partition("/")[0], name) for field, name in known}
     for field, name in _references(document):
         if (field.partition("/")[0], name) not in kept:
-            permission = Permission.GROUPS_MANAGE if field in ("name", "parent") else Permission.GROUPS_READ
+            managed = field.partition("/")[0] in ("name", "parent", "static_names")
+            permission = Permission.GROUPS_MANAGE if managed else Permission.GROUPS_READ
             refuse_group_outside(access, permission, name, field=field)
 
 
 def _references(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The groups that a document names, with their fields; what is of another type is refused elsewhere."""
+    """The groups that a document names, with their fields, also by the id of an instance as a static name; what is of
+    another type is refused elsewhere."""
     for field in ("name", "parent", "fallback_group"):
         if name := _text(document, field):
             yield field, name
@@ -265,6 +268,35 @@ def _references(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         for position, each in enumerate(found if isinstance(found, list | tuple) else ()):
             if isinstance(each, Mapping) and (name := _text(each, "group")):
                 yield f"{field}/{position}/group", name
+    ids = document.get("static_names")
+    for position, id in enumerate(ids if isinstance(ids, list | tuple) else ()):
+        if isinstance(id, str) and (name := numbered_group(id)):
+            yield f"static_names/{position}", name
+
+
+def refuse_heirs_outside(access: Access, spec: GroupSpec) -> None:
+    """FORBIDDEN for a change that a group outside of the caller's scope would inherit. It is named if it can be read."""
+    if not access.allows_on_group(Permission.GROUPS_MANAGE, spec.name):
+        readable = access.allows_on_group(Permission.GROUPS_READ, spec.name)
+        heir = f"group '{spec.name}'" if readable else "a group"
+        raise Rejected(
+            Code.FORBIDDEN,
+            f"{heir} outside of the scope of the token inherits from this one, and would change with it",
+            hint="somebody who may manage both has to change it",
+        )
+
+
+def refuse_users_outside(access: Access, state: ClusterState, name: str) -> None:
+    """CONFLICT for the removal of a group that others outside of the caller's scope name. They are not named."""
+    for other, stored in state.groups.items():
+        spec = stored.record.spec
+        named = {spec.parent, spec.fallback_group, *(each.group for each in spec.depends_on)}
+        if name in named and not access.allows_on_group(Permission.GROUPS_READ, other):
+            raise Rejected(
+                Code.CONFLICT,
+                f"groups outside of the scope of the token inherit from '{name}', depend on it or fall back to it",
+                hint="somebody who may manage those has to change them first",
+            )
 
 
 def refuse_document_outside(access: Access, spec: GroupSpec) -> None:
@@ -288,8 +320,17 @@ def refuse_document_outside(access: Access, spec: GroupSpec) -> None:
 
 def refuse_templates_outside(access: Access, state: ClusterState, spec: GroupSpec) -> None:
     """FORBIDDEN for a document that takes up a template which only groups outside of the caller's scope use: what a group of
-    the scope uses can be read. Templates that nobody uses yet may be taken up, and those that are there already stay."""
+    the scope uses can be read. Templates that nobody uses yet may be taken up, and those that are there already stay. A
+    template group is not taken up: it would take up what others put into it later, too."""
     stored = state.groups.find(spec.name)
+    before = template_groups_of(stored.record.spec) if stored is not None else set()
+    if new := sorted(template_groups_of(spec) - before):
+        raise Rejected(
+            Code.FORBIDDEN,
+            f"a token with a scope selects no template group anew, and '{new[0][:80]}' is one",
+            hint="templates of others may come into it; name the templates themselves in 'templates', 'all_of' or 'one_of'",
+            field="template_selection",
+        )
     kept = templates_of(state, stored.record.spec) if stored is not None else set()
     for name in sorted(templates_of(state, spec) - kept):
         users = groups_using(state, name)

@@ -20,8 +20,10 @@ from corral.controller.http.pipeline.route_table import Build, Mutate, Read, Rou
 from corral.controller.http.pipeline.scoping import (
     Scoping,
     refuse_document_outside,
+    refuse_heirs_outside,
     refuse_references_outside,
     refuse_templates_outside,
+    refuse_users_outside,
 )
 from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.dry_runs import (
@@ -180,7 +182,10 @@ def _refuse_outside(state: ClusterState, call: ApiCall[Any, Any], specs: Iterabl
     included, of instances that could be placed on nodes outside of it, and of templates of others."""
     access = call.caller.access
     if not access.allows_everywhere(Permission.GROUPS_MANAGE):
+        own = call.path.get("name")
         for spec in specs:
+            if own is not None and spec.name != own:
+                refuse_heirs_outside(access, spec)
             refuse_document_outside(access, spec)
             refuse_templates_outside(access, state, spec)
 
@@ -231,6 +236,7 @@ def delete_group(
     state: ClusterState, instances: InstanceControl, workload: Workloads, call: ApiCall[None, Cascade]
 ) -> Mutation:
     stored = state.groups.require(call.path["name"])
+    refuse_users_outside(call.caller.access, state, stored.record.spec.name)
     ws = workspace(instances, call, f"DELETE /groups/{stored.record.spec.name}")
     confirm = _confirmed(stored.record.spec.name, call.query)
     group_changes.delete_group(ws, stored.record.spec.name, cascade=call.query.cascade, confirm=confirm)

@@ -9,13 +9,17 @@ import msgspec
 from corral.controller.distribution.node_caches import CacheReport
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
 from corral.controller.http.pipeline.route_table import Act, Read, Route, path_id
-from corral.controller.http.pipeline.scoping import ANY, not_there
+from corral.controller.http.pipeline.scoping import ANY, covers_template, not_there
 from corral.controller.http.pipeline.term_ports import FileDistribution
 from corral.controller.http.resources.templates.template_versions import SyncShape
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
+from corral.domain.access import Access
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
+
+_TEMPLATE: Final = "template/"
+"""Begins the subject of a failure that is about a template."""
 
 
 class Prewarm(RequestBody, frozen=True, kw_only=True):
@@ -28,7 +32,7 @@ async def get_cache(
     state: ClusterState, distribution: FileDistribution, call: ApiCall[None, NoQuery]
 ) -> CacheReport:
     node = state.nodes.require(call.path["id"]).record
-    return await distribution.cache_status(node.id)
+    return _within_scope(state, call.caller.access, await distribution.cache_status(node.id))
 
 
 async def prewarm_node(
@@ -43,7 +47,7 @@ async def prewarm_node(
         action="nodes.prewarm",
         subject=node.id,
         steps=(),
-        body=report,
+        body=_within_scope(state, call.caller.access, report),
         after={"group": group, "failures": {each.subject: each.code for each in report.failures}},
     )
 
@@ -65,6 +69,26 @@ async def prewarm_all(
 def _group(state: ClusterState, call: ApiCall[Prewarm, NoQuery]) -> str | None:
     name = call.body.group
     return None if name is None else state.groups.require(name).record.spec.name
+
+
+def _within_scope(state: ClusterState, access: Access, report: CacheReport) -> CacheReport:
+    """The report without templates that only groups outside of the caller's scope use."""
+    permission = Permission.NODES_READ
+    if access.allows_everywhere(permission):
+        return report
+
+    def covered(name: str) -> bool:
+        return covers_template(access, permission, state, name)
+
+    return msgspec.structs.replace(
+        report,
+        templates=tuple(each for each in report.templates if covered(each.name)),
+        failures=tuple(
+            each
+            for each in report.failures
+            if not each.subject.startswith(_TEMPLATE) or covered(each.subject.removeprefix(_TEMPLATE))
+        ),
+    )
 
 
 def _refuse_outside(state: ClusterState, call: ApiCall[Prewarm, NoQuery], node: str) -> None:
