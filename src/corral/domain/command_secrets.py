@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from corral.domain.sensitive_fields import HIDDEN
+from corral.domain.urls import shown_text
 
 _WORDS: Final = r"pass(?:word|wd|phrase)|secret|bearer|private.key|api.?key"
 _CREDENTIALS: Final = r"token|join|recovery-code|first-admin"
@@ -25,17 +26,18 @@ _NAMED: Final = re.compile(rf"(.*?(?:{_WORDS})[^=:\s]*[=:\s]\s*)(.*)", re.IGNORE
 
 def may_hold_secret(line: str) -> bool:
     """Whether a line is better not kept as it is."""
-    return _SECRET.search(line) is not None
+    return _SECRET.search(line) is not None or shown_text(line) != line
 
 
 def without_secrets(line: str, words: Sequence[str]) -> str:
     """The line, whose words these are, with ••• in place of values that may be secret: those of options that take
-    one or any value, of names that speak of one, words behind such a word, and credentials of ours."""
+    one or any value, of names that speak of one, words behind such a word, and credentials of ours. Addresses are without
+    user, password, query and fragment."""
     if not may_hold_secret(line) and not may_hold_secret(
         " ".join(words)
     ):  # quotes may part a word of the line
         return line
-    return " ".join(_shown(words))
+    return " ".join(_shown([shown_text(word) for word in words]))
 
 
 def _shown(words: Sequence[str]) -> Iterator[str]:

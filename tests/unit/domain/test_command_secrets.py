@@ -33,6 +33,16 @@ from corral.domain.command_secrets import may_hold_secret, without_secrets
         ("instance exec a 'login password=geheim now'", "instance exec a 'login password='•••"),
         ("instance exec a 'Authorization: Bearer geheim'", "instance exec a 'Authorization: Bearer '•••"),
         ("module x --db-password geheim", "module x --db-password •••"),
+        (
+            "catalog add a 1 --from https://example.org/x.jar",
+            "catalog add a 1 --from https://example.org/x.jar",
+        ),
+        (
+            "catalog add a 1 --from 'https://u:p@e.org/x.jar?sig=s#f'",
+            "catalog add a 1 --from https://e.org/x.jar",
+        ),
+        ("catalog add a 1 --from='https://key@e.org/x?k=s'", "catalog add a 1 --from=https://e.org/x"),
+        ("catalog https://key@e.org/x", "catalog https://e.org/x"),
         ("module config a --se't' key=geheim", "module config a --set key=•••"),
     ],
 )
