@@ -128,6 +128,7 @@ class StandIn:
             def handle_any(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
                 if early := stand_in.early.get(self.path):
+                    self.close_connection = True
                     self._reply(early)
                     self._discard(length)
                     return
@@ -153,6 +154,8 @@ class StandIn:
                     self.send_header("Content-Length", str(len(content)))
                     if stand_in.request_id:
                         self.send_header("X-Request-Id", stand_in.request_id)
+                    if self.close_connection:
+                        self.send_header("Connection", "close")
                     self.end_headers()
                     self.wfile.write(content)
                     return
@@ -163,6 +166,7 @@ class StandIn:
                     self.send_header("Content-Length", str(len(answer.content) + answer.cut))
                     if answer.tag:
                         self.send_header("ETag", f'"{answer.tag}"')
+                    self.send_header("Connection", "close")
                     self.end_headers()
                     self.wfile.write(answer.content)
                 elif isinstance(answer, bytes):
@@ -171,7 +175,6 @@ class StandIn:
                     self._stream(answer)
 
             def _discard(self, length: int) -> None:
-                self.close_connection = True
                 try:
                     while stand_in.discarded < length and (part := self.rfile.read1(65536)):
                         stand_in.discarded += len(part)

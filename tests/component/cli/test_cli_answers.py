@@ -53,6 +53,7 @@ def far_client(server: StandIn) -> Client:
 
 def zipped(body: bytes, **more: str) -> bytes:
     heads = {
+        "Connection": "close",
         "Content-Encoding": "gzip",
         "Content-Type": "application/json",
         "Content-Length": str(len(body)),
