@@ -157,6 +157,25 @@ def test_a_line_that_may_have_arrived_is_asked_for_again_with_its_key(
     assert (len(keys), len(set(keys))) == (3, 1)
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("say buy -o name now", "say buy -o name now"),
+        ("say -h", "say -h"),
+        ("--help", "--help"),
+        ("-- -x --", "-x --"),
+    ],
+)
+def test_what_follows_the_id_is_the_line_whatever_it_looks_like(
+    corral: Corral, server: StandIn, words: str, line: str
+) -> None:
+    server.answers["POST", "/api/v1/instances/lobby-1/command"] = (200, {"command": line})
+    done = corral("instance", "exec", "-o", "json", "lobby-1", *words.split())
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"command": line}
+    assert server.requests[-1].body == {"command": line}
+
+
 def test_a_line_that_was_refused_or_never_sent_is_told_at_once(
     corral: Corral, server: StandIn, console: Console
 ) -> None:

@@ -193,6 +193,8 @@ def test_in_a_pipe_lines_run_one_after_the_other_and_the_last_failure_is_the_exi
     assert "corral> " not in done.stdout + done.stderr
     assert done.returncode in (1, 2)
     assert corral("console", input="node list\nexit\nnod list\n").returncode == 0
+    helped = corral("console", input="stop -h\nup -h\nnode list -o name\n")
+    assert (helped.returncode, helped.stdout.endswith("web-1\nweb-2\n")) == (0, True), helped
     assert corral("console", input="nod list\nnode list").returncode == 2
     assert corral("console", input="").returncode == 0
     assert not history(pointed).exists()

@@ -10,7 +10,7 @@ import pytest
 from hooked_node import HookedNode, arguments, changes
 from node_archives import install, node_archive, wait_at_nodes
 
-from corral.cli.instance.commands import module_rows
+from corral.cli.instance.module_changes import module_rows
 from corral.cli.instance.waits import stage_text
 from corral.domain.groups.plans import PlanJvm
 from corral.testing import workloads

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import readline
-import shlex
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,8 +11,9 @@ from click.shell_completion import ShellComplete
 
 from corral.cli.completion import VARIABLE
 from corral.cli.console.known_names import KnownNames
-from corral.cli.console.words import HELP, PROGRAM
+from corral.cli.console.words import HELP
 from corral.cli.main import cli
+from corral.domain.command_lines import PROGRAM, words_of_line
 
 _MOST: Final = 500
 
@@ -42,9 +42,7 @@ class Completer:
 
     def candidates(self, before: str, text: str) -> list[str]:
         """What `text` may become after these words."""
-        words = shlex.split(before)
-        if words[:1] == [PROGRAM]:
-            words = words[1:]
+        words = words_of_line(before)
         if words[:1] == [HELP]:
             words = words[1:]
         search = ShellComplete(cli, {"obj": {"names": self._names}}, PROGRAM, VARIABLE)

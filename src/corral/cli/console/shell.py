@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -55,7 +55,7 @@ class Shell:
             if words and words[0] in LEAVE and len(words) == 1:
                 return False
             code = self._executed(words) if words else 0
-            if code == 0 and words and words[0] == STOP and "--help" not in words:
+            if code == 0 and words and words[0] == STOP and not _asks_for_help(words):
                 return False  # there is nothing to talk to any more
         except KeyboardInterrupt:
             code = INTERRUPTED
@@ -83,7 +83,7 @@ class Shell:
             return 0
         if words[0] == STOP:
             words = ["cluster", "shutdown", *words[1:]]
-        if words[0] in NOT_HERE and "--help" not in words:
+        if words[0] in NOT_HERE and not _asks_for_help(words):
             raise WrongUsage(
                 f"'{words[0]}' is not for the console", hint=f"run it in a shell: corral {words[0]}"
             )
@@ -100,6 +100,10 @@ class Shell:
 _ABOUT: Final = """
 In the console 'help COMMAND' explains one, Tab completes, 'exit' or Ctrl-D leaves, Ctrl-C ends a command and not the
 console. 'stop' ends the controller, and instances go on. Commands of modules are typed by their own words."""
+
+
+def _asks_for_help(words: Sequence[str]) -> bool:
+    return not {"-h", "--help"}.isdisjoint(words)
 
 
 def _is_unknown(word: str) -> bool:

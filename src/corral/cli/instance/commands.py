@@ -25,6 +25,7 @@ from corral.cli.instance.file_changes import (
 from corral.cli.instance.file_pushes import push
 from corral.cli.instance.file_trees import pull
 from corral.cli.instance.files import files, get_file, plan, save
+from corral.cli.instance.module_changes import module_rows
 from corral.cli.instance.output import console, download, logs, search
 from corral.cli.instance.runs import runs
 from corral.cli.instance.sent_commands import sent_commands
@@ -333,14 +334,15 @@ def restart(session: ApiSession, id: str, reason: str | None, wait: bool, timeou
     show_done(session.output, changed, text)
 
 
-@instance.command()
+@instance.command(context_settings={"allow_interspersed_args": False})
 @click.argument("id")
-@click.argument("line", nargs=-1, required=True)
+@click.argument("line", nargs=-1, required=True, type=click.UNPROCESSED)
 @api_command
 def command(session: ApiSession, id: str, line: tuple[str, ...]) -> None:
-    """Put a LINE into an instance's input."""
+    """Put a LINE into an instance's input. Options come before the ID: what follows is the line, whatever it looks like."""
+    words = line[1:] if line[0] == "--" else line
     path = f"{INSTANCES}/{segment(id)}/command"
-    taken = session.client.post_patiently(path, {"command": " ".join(line)}, seconds=PATIENCE_SECONDS)
+    taken = session.client.post_patiently(path, {"command": " ".join(words)}, seconds=PATIENCE_SECONDS)
     show_done(session.output, taken, f"instance '{id}' has it in its input")
 
 
@@ -362,39 +364,3 @@ for extra in (
     *(files, get_file, put_file, edit_file, remove_file, move_file, make_directory, unpack, pull, push),
 ):
     instance.add_command(extra)
-
-
-_CHANGE_FIELDS: Final = (
-    ("jvm_args_added", "+jvm", "jvm_args"),
-    ("jvm_args_removed", "-jvm", ""),
-    ("args_added", "+args", ""),
-    ("args_removed", "-args", ""),
-    ("env_set", "+env", "env"),
-    ("env_removed", "-env", "env"),
-)
-"""Where it is kept, how it is shown, and as what it may be overridden."""
-
-
-def module_rows(modules: Item) -> list[tuple[str, str]]:
-    """One for each module that changed something or was dropped, and for each that was missing; none when
-    modules had nothing to do with it."""
-    rows = [("Module", _change(change)) for change in modules.get("changes") or ()]
-    return rows + [("Missing module", str(text)) for text in modules.get("missing") or ()]
-
-
-def _change(change: Item) -> str:
-    name = " ".join(part for part in (change.get("module"), change.get("version")) if part)
-    if change.get("dropped"):
-        return f"{name}: dropped, {change['dropped']}"
-    lost = {(each["kind"], each["name"]): each["by"] for each in change.get("overridden") or ()}
-    parts = [
-        f"{sign} {' '.join(_word(word, kind, lost) for word in change[field])}"
-        for field, sign, kind in _CHANGE_FIELDS
-        if change.get(field)
-    ]
-    return f"{name}: {'; '.join(parts)}"
-
-
-def _word(word: str, kind: str, lost: dict[tuple[str, str], str]) -> str:
-    by = lost.get((kind, word))
-    return word if by is None else f"{word} (overridden by {by or 'the plan'})"

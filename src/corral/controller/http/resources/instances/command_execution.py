@@ -7,7 +7,6 @@ needs what it declares, and `modules.use`, both everywhere, as its routes do.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -25,6 +24,7 @@ from corral.controller.http.pipeline.module_answers import in_doubt, public_fail
 from corral.controller.http.pipeline.scoping import only_in_scope
 from corral.controller.modules.module_service import Modules
 from corral.controller.state.ledger import Mutation
+from corral.domain.command_lines import words_of_line
 from corral.domain.command_secrets import without_secrets
 from corral.domain.permissions import Permission
 from corral.errors import Code, CorralError, Rejected, unknown_choice
@@ -205,13 +205,11 @@ def audited(line: str, words: Sequence[str]) -> dict[str, object]:
 
 
 def words_of(line: str) -> list[str]:
-    """A line as a shell would split it; INVALID_FIELD for an open quote, for nothing, and for too much."""
+    """The words of a line; INVALID_FIELD for an open quote, for nothing, and for too much."""
     try:
-        words = shlex.split(line)
+        words = words_of_line(line)
     except ValueError as error:
         raise Rejected(Code.INVALID_FIELD, f"the command cannot be read: {error}", field="command") from None
-    if words[:1] == ["corral"]:  # as people paste it
-        del words[0]
     if not words:
         raise Rejected(
             Code.INVALID_FIELD,
