@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import subprocess
 from collections.abc import Callable
@@ -116,6 +117,25 @@ def test_a_push_that_ends_early_says_how_far_it_got(
     assert failed.returncode == 1
     assert "until then 1 file sent, 1 as before; the same command goes on" in failed.stderr
     assert there.files == {"a": b"as before", "b": b"new"}
+
+
+def test_nothing_is_pushed_of_a_directory_that_cannot_be_read_as_a_whole(
+    corral: Corral, server: StandIn, source: pathlib.Path
+) -> None:
+    """Not even the superuser can name a path of more than 4,096 bytes."""
+    there = Directory(server)
+    (source / "a").write_bytes(b"readable")
+    here = os.open(source, os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("d" * 250, dir_fd=here)
+        below = os.open("d" * 250, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    failed = corral("instance", "push", "lobby-1", str(source), ".")
+    assert failed.returncode == 1
+    assert "cannot read" in failed.stderr
+    assert there.files == {}
 
 
 def test_files_here_are_replaced_by_a_pull_only_if_that_is_said(

@@ -20,6 +20,8 @@ from corral.client import errors, failures
 
 _BLOCK: Final = 256 * 1024
 _HEAD: Final = 512
+_SHOWN: Final = 300
+"""Characters of a path in an error."""
 _TAR: Final = "application/x-tar"
 _TAR_GZ: Final = "application/gzip"
 _ZIP: Final = "application/zip"
@@ -86,11 +88,16 @@ def pack(root: pathlib.Path, target: IO[bytes]) -> None:
 
 
 def _walk(root: pathlib.Path) -> Iterator[tuple[str, pathlib.Path, os.stat_result]]:
-    for path in sorted(_beneath(root)):
+    paths = (
+        pathlib.Path(place, name)
+        for place, directories, files in read_tree(root)
+        for name in (*directories, *files)
+    )
+    for path in sorted(paths):
         try:
             found = path.lstat()
         except OSError as error:
-            raise CommandFailure(f"cannot read {path}: {error.strerror}") from error
+            raise unreadable(error) from error
         if not stat.S_ISDIR(found.st_mode) and not stat.S_ISREG(found.st_mode):
             kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "no plain file"
             raise CommandFailure(
@@ -99,14 +106,21 @@ def _walk(root: pathlib.Path) -> Iterator[tuple[str, pathlib.Path, os.stat_resul
         yield path.relative_to(root).as_posix(), path, found
 
 
-def _beneath(root: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Everything; a directory that cannot be read is a failure, for its files would be missing."""
+def read_tree(root: pathlib.Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """As `os.walk`; a directory that cannot be read is a failure, for its files would be missing."""
 
     def refuse(error: OSError) -> None:
-        raise CommandFailure(f"cannot read {error.filename}: {error.strerror}") from error
+        raise unreadable(error) from error
 
-    for place, directories, files in os.walk(root, onerror=refuse):
-        yield from (pathlib.Path(place) / name for name in (*directories, *files))
+    return os.walk(root, onerror=refuse)
+
+
+def unreadable(error: OSError) -> CommandFailure:
+    place = str(error.filename)
+    shown = place if len(place) <= _SHOWN else f"{place[:_SHOWN]}…"
+    return CommandFailure(
+        f"cannot read {shown}: {error.strerror}", hint="let this user read it, or leave it out"
+    )
 
 
 def blocks(file: IO[bytes], bar: Bar) -> Iterator[bytes]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any, Final, TypeVar
 
 import click
 
 from corral.cli.api.session import ApiSession, api_command
+from corral.cli.api.transfers import read_tree, unreadable
 from corral.cli.failure import CommandRefused, WrongUsage, note
 from corral.cli.instance.file_changes import (
     CHANGED,
@@ -175,9 +175,13 @@ class DirectoryPush(FilePush):
         self._path = path
 
     def run(self) -> dict[str, Any]:
+        try:
+            tree = list(_walk(self._local))  # nothing is sent of one that cannot be read as a whole
+        except OSError as error:
+            raise unreadable(error) from error
         there = self._there()
         try:
-            self._run(there)
+            self._run(tree, there)
         except BaseException:
             note(
                 f"until then {counted(self.sent, 'file')} sent, {self.same} as before; the same command goes on with the rest"
@@ -185,8 +189,8 @@ class DirectoryPush(FilePush):
             raise
         return {"path": self._path or ".", "sent": self.sent, "same": self.same}
 
-    def _run(self, there: dict[str, dict[str, Any]]) -> None:
-        for name, file in _walk(self._local):
+    def _run(self, tree: Iterable[tuple[str, pathlib.Path | None]], there: dict[str, dict[str, Any]]) -> None:
+        for name, file in tree:
             target = f"{self._path}/{name}" if self._path else name
             if file is None:
                 if target not in there:
@@ -231,8 +235,8 @@ def _other_mode(file: IO[bytes], there: dict[str, Any] | None) -> str | None:
 
 
 def _walk(root: pathlib.Path) -> Iterator[tuple[str, pathlib.Path | None]]:
-    """Files, and None for directories; links and the like are named and left out."""
-    for place, directories, names in os.walk(root):
+    """Files, and None for directories; links and the like are named and left out, and what cannot be read is a failure."""
+    for place, directories, names in read_tree(root):
         directories.sort()
         here = pathlib.Path(place)
         for name in [*directories]:
