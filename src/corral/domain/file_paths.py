@@ -181,8 +181,10 @@ def _span(low: int, high: int) -> str:
 
 DEFAULT_ENTRIES: Final = 1_000
 MOST_ENTRIES: Final = 10_000
-DEEPEST: Final = 32
-"""Depth of directories in a walk."""
+DEEPEST: Final = 200
+"""Directories within one another that are listed, written, unpacked, packed and saved."""
+LEVELS: Final = DEEPEST + 1
+"""Levels of entries in such a tree: those in the innermost directory included."""
 DEFAULT_BYTES: Final = 64 * 1024
 MOST_BYTES: Final = 256 * 1024
 """Bytes of one answer, a listing or content: it is sent between heartbeats."""

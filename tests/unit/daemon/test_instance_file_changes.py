@@ -19,10 +19,12 @@ from corral.daemon.orders.file_conditions import FileCondition
 from corral.daemon.orders.instance_file_changes import make_directory, move_entry, remove_entry
 from corral.daemon.orders.instance_file_placing import WrittenFile, place_file
 from corral.daemon.orders.instance_file_unpacking import UnpackBounds, unpack
+from corral.daemon.orders.instance_files import FileWalk, WalkBounds
 from corral.daemon.orders.save_orders import pack_directory
 from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.working_directories import staging_beside
 from corral.errors import Code, CorralError, FileChanged, Rejected
+from corral.system.clock import SystemClock
 from corral.system.trees.removal import remove
 from corral.system.trees.renames import exchange
 
@@ -505,6 +507,17 @@ def test_nothing_is_made_deeper_than_what_can_be_packed(root: pathlib.Path, scra
     pack_directory(root, "", target, max_bytes=10**6, max_files=300, room=lambda _: None, abort=Abort())
     with tarfile.open(target) as archive:
         assert f"{deepest}/file" in archive.getnames()
+    listed = FileWalk(WalkBounds(), abort=Abort(), clock=SystemClock()).run(root)
+    assert [entry.path for entry in listed.entries][-1] == f"{deepest}/file"
+    assert not listed.truncated
     assert code(lambda: make_directory(root, f"{deepest}/d")) is Code.PATH_REFUSED
     assert code(lambda: put(root, f"{deepest}/d/file", b"deeper")) is Code.PATH_REFUSED
     assert not (root / deepest / "d").exists()
+
+    other = scratch / "running" / "lobby-2"
+    other.mkdir()
+    (other / "deep.tar.gz").write_bytes(target.read_bytes())
+    assert code(lambda: unpacked(other, "deep.tar.gz", "one-more", entries=300)) is Code.PATH_REFUSED
+    assert os.listdir(other) == ["deep.tar.gz"]
+    assert unpacked(other, "deep.tar.gz", "", entries=300) == 201
+    assert (other / deepest / "file").read_bytes() == b"deep"

@@ -12,7 +12,7 @@ import pytest
 
 from corral.daemon.orders.instance_files import FileWalk, WalkBounds, read_part
 from corral.daemon.prepare.abort import Abort, Aborted
-from corral.domain.file_paths import DEEPEST, DEFAULT_BYTES, DEFAULT_ENTRIES, MOST_BYTES
+from corral.domain.file_paths import DEFAULT_BYTES, DEFAULT_ENTRIES, LEVELS, MOST_BYTES
 from corral.errors import Code, CorralError, Rejected
 from corral.system.clock import SystemClock
 
@@ -179,10 +179,10 @@ def test_an_answer_is_never_larger_than_its_bytes_whatever_files_are_called(root
 
 
 def test_a_walk_goes_only_so_deep(root):
-    deep = "/".join(["d"] * (DEEPEST + 3))
+    deep = "/".join(["d"] * (LEVELS + 3))
     (root / deep).mkdir(parents=True)
     tree = walk(root)
-    assert paths(tree)[-1] == "/".join(["d"] * DEEPEST)
+    assert paths(tree)[-1] == "/".join(["d"] * LEVELS)
     assert (tree.truncated, tree.next) == (True, b"")
     shallow = walk(root, depth=2)
     assert paths(shallow) == ["d", "d/d"]

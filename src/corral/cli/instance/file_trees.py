@@ -37,6 +37,10 @@ def listed(session: ApiSession, id: str, params: Params) -> Iterator[dict[str, A
         page = session.client.get(files_path(id), asked)
         yield from page.get("items") or []
         if not page.get("next"):
+            if page.get("truncated"):
+                note(
+                    "this is not all: directories that are closed to the node, or very deep, are not looked into"
+                )
             return
         asked["cursor"] = page["next"]
 

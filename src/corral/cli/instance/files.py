@@ -61,7 +61,7 @@ def _text(value: Any) -> str:
 )
 @click.option("--all", "every", is_flag=True, help="All of them.")
 @click.option(
-    "--depth", type=click.IntRange(1, 32), metavar="N", help="So many levels; 1: the directory alone."
+    "--depth", type=click.IntRange(1, 201), metavar="N", help="So many levels; 1: the directory alone."
 )
 @click.option("--digests", is_flag=True, help="With the SHA-256 of small files.")
 @api_command

@@ -44,12 +44,11 @@ from corral.daemon.prepare.file_exchange import (
     removed_unless_left_aside,
 )
 from corral.daemon.prepare.file_intents import ChangedTree, noted
-from corral.domain.file_paths import MOST_DIGESTED, check_path
+from corral.domain.file_paths import DEEPEST, MOST_DIGESTED, check_path
 from corral.errors import Code, Rejected
 from corral.system.trees.entries import LINKED_MODE, NEW_FILE, open_tree, parent_of, write_whole
 from corral.system.trees.renames import exchange as exchange_entries
 from corral.system.trees.renames import rename_to_free
-from corral.system.trees.walk import DEEPEST
 
 _MODE: Final = 0o644
 TAKEN: Final = frozenset(
@@ -304,7 +303,7 @@ def check_depth(directory: str) -> None:
         raise Rejected(
             Code.PATH_REFUSED,
             f"'{directory[:80]}…' is nested deeper than {DEEPEST} directories",
-            hint="choose a shorter path: what is deeper cannot be packed or saved",
+            hint="choose a shorter path: what is deeper cannot be listed, packed or saved",
             field="path",
         )
 

@@ -23,10 +23,10 @@ from corral.archives.refusals import UNPACK_REFUSALS
 from corral.daemon.node.disk_space import as_ours
 from corral.daemon.orders.file_conditions import ANY_FILE, FileCondition
 from corral.daemon.orders.instance_file_changes import make_directory
-from corral.daemon.orders.instance_file_placing import no_file, place_file
+from corral.daemon.orders.instance_file_placing import check_depth, no_file, place_file
 from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.working_directories import staging_beside
-from corral.domain.file_paths import DEEPEST, PATH_MAX, check_path
+from corral.domain.file_paths import LEVELS, PATH_MAX, check_path
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.trees.entries import entry_at, open_beneath, open_tree
 from corral.system.trees.removal import remove
@@ -104,7 +104,7 @@ class _Unpacking:
             max_entries=bounds.entries,
             max_stream_bytes=bounds.size + bounds.entries * _ENTRY_BYTES,
             max_name_bytes=PATH_MAX,
-            max_depth=DEEPEST,
+            max_depth=LEVELS,
         )
         paths = DistinctPaths(limits=limits, refusals=UNPACK_REFUSALS)
         with os.fdopen(os.dup(archive), "rb") as file:
@@ -138,6 +138,7 @@ class _Unpacking:
     def require_room(self, top: int, target: str, *, replace: bool) -> None:
         """ALREADY_EXISTS or PATH_REFUSED when something is in the way of any entry."""
         for directory in self._needed(target):
+            check_depth(directory)
             found = entry_at(top, directory)
             if found is not None and not stat.S_ISDIR(found.st_mode):
                 raise Rejected(

@@ -20,9 +20,9 @@ import msgspec
 
 from corral.daemon.prepare.abort import Abort
 from corral.domain.file_paths import (
-    DEEPEST,
     DEFAULT_BYTES,
     DEFAULT_ENTRIES,
+    LEVELS,
     MOST_BYTES,
     MOST_ENTRIES,
     bounded,
@@ -71,7 +71,7 @@ class FileWalk:
 
     def __init__(self, bounds: WalkBounds, *, abort: Abort, clock: Clock) -> None:
         self._most = bounded(bounds.entries, default=DEFAULT_ENTRIES, most=MOST_ENTRIES)
-        self._deepest = bounded(bounds.depth, default=DEEPEST, most=DEEPEST)
+        self._deepest = bounded(bounds.depth, default=LEVELS, most=LEVELS)
         self._whole_depth = bounds.depth <= 0
         self._summarize = bounds.summarize
         self._digests = bounds.digests

@@ -13,11 +13,10 @@ import stat
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from corral.domain.file_paths import DEEPEST
 from corral.errors import Code, Rejected, Retryable
 from corral.system.trees.entries import DIRECTORY, open_within
 
-DEEPEST: Final = 200
-"""Depth of directories whose paths are usable."""
 MOST_ENTRIES: Final = 1_000_000
 _PASSED_BY: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EXDEV})
 """A directory that is gone, swapped for something else, not accessible, or an excluded mount."""

@@ -679,7 +679,7 @@ class Instances:
         - `id`: Id of the instance, such as `lobby-1`.
         - `path`: Only below this directory.
         - `limit`: Most entries of the answer. Default: `1000`.
-        - `depth`: So many levels; 1: the directory alone. Default: `32`.
+        - `depth`: So many levels; 1: the directory alone. Default: `201`.
         - `cursor`: `next` of the page before; empty: from the start.
         - `digests`: With digests of files up to 4 MiB. Default: `false`.
 
@@ -708,7 +708,7 @@ class Instances:
         - `id`: Id of the instance, such as `lobby-1`.
         - `path`: Only below this directory.
         - `limit`: Most entries of the answer. Default: `1000`.
-        - `depth`: So many levels; 1: the directory alone. Default: `32`.
+        - `depth`: So many levels; 1: the directory alone. Default: `201`.
         - `digests`: With digests of files up to 4 MiB. Default: `false`.
 
         `GET /api/v1/instances/{id}/files`, permission `instances.files`.

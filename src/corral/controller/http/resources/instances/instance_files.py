@@ -24,8 +24,8 @@ from corral.controller.state.cluster_state import ClusterState
 from corral.controller.templates.file_origins import FileOrigins, OriginKind, no_origin, origins_of
 from corral.controller.templates.library import TemplateLibrary
 from corral.domain.file_paths import (
-    DEEPEST,
     DEFAULT_ENTRIES,
+    LEVELS,
     LISTED_DIGESTED,
     MOST_BYTES,
     MOST_ENTRIES,
@@ -49,8 +49,8 @@ class InstanceFilesQuery(Query, frozen=True, kw_only=True):
     path: Annotated[Directory, msgspec.Meta(description="Only below this directory.")] = ""
     limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_ENTRIES)] = DEFAULT_ENTRIES
     depth: Annotated[
-        int, msgspec.Meta(ge=1, le=DEEPEST, description="So many levels; 1: the directory alone.")
-    ] = DEEPEST
+        int, msgspec.Meta(ge=1, le=LEVELS, description="So many levels; 1: the directory alone.")
+    ] = LEVELS
     cursor: Annotated[
         str, msgspec.Meta(max_length=8192, description="`next` of the page before; empty: from the start.")
     ] = ""
@@ -118,7 +118,7 @@ async def list_files(
     request = WalkRequest(
         path=query.path,
         limit=query.limit,
-        depth=query.depth if query.depth < DEEPEST else 0,
+        depth=query.depth if query.depth < LEVELS else 0,
         after=_place(query.cursor),
         digests=LISTED_DIGESTED if query.digests else 0,
     )
