@@ -12,6 +12,19 @@ DONE_MAYBE: Final = "it may have been done all the same; look before you repeat 
 EARLIER: Final = f"at an earlier attempt {DONE_MAYBE}"
 """The next step where `in_doubt`: of this request, and of one that failed otherwise when it was repeated."""
 
+IN_DOUBT: Final = frozenset(
+    {
+        "INTERNAL",
+        "MAY_HAVE_ARRIVED",
+        "MODULE_TIMEOUT",
+        "NODE_OFFLINE",
+        "NOT_LEADER",
+        "STORE_UNAVAILABLE",
+        "TIMEOUT",
+    }
+)
+"""Codes of refusals after which a change may have been made all the same: the controller itself may not know."""
+
 
 class ClientError(Exception):
     """What a call may raise. `message` is what and why, `hint` the next step, empty when nothing is known. `in_doubt`: the
@@ -42,8 +55,9 @@ class ApiError(ClientError):
         retry_after: float | None = None,
         digest: str = "",
         errors: Sequence[Mapping[str, Any]] = (),
+        in_doubt: bool = False,
     ) -> None:
-        super().__init__(message, hint=hint)
+        super().__init__(message, hint=hint, in_doubt=in_doubt)
         self.code = code
         self.status = status
         """The HTTP status."""

@@ -7,7 +7,7 @@ import ssl
 import zlib
 from typing import Any, Final
 
-from corral.client.errors import BY_STATUS, DONE_MAYBE, ApiError, InvalidAnswer, Unreachable
+from corral.client.errors import BY_STATUS, DONE_MAYBE, IN_DOUBT, ApiError, InvalidAnswer, Unreachable
 from corral.client.http1 import AnswerFault, Head
 
 _NO_TLS: Final = frozenset(
@@ -109,6 +109,7 @@ def refusal(url: str, head: Head, content: bytes, *, changes: bool) -> ApiError 
         retry_after=seconds(head.get("retry-after")),
         digest=_text(error.get("digest")),
         errors=_details(error.get("errors")),
+        in_doubt=changes and code in IN_DOUBT,
     )
 
 

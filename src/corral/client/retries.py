@@ -7,15 +7,21 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from corral.client.errors import EARLIER, ApiError, ClientError, RateLimited, Unavailable, Unreachable
+from corral.client.errors import (
+    EARLIER,
+    IN_DOUBT,
+    ApiError,
+    ClientError,
+    RateLimited,
+    Unavailable,
+    Unreachable,
+)
 
 TIMEOUT_SECONDS: Final = 30.0
 """How long an answer may take, unless a client says otherwise."""
 _FIRST_PAUSE: Final = 0.2
 _BEFORE_THE_KEY: Final = frozenset({401, 403, 429})
 """Refusals that say nothing of an earlier attempt with the same key; nor do those from 500 on."""
-_UNKNOWN_OUTCOME: Final = frozenset({"MAY_HAVE_ARRIVED", "NODE_OFFLINE"})
-"""Codes with which the controller itself does not know."""
 
 
 class Retry(NamedTuple):
@@ -64,7 +70,7 @@ class Attempts:
 
 def _settles(failure: ClientError) -> bool:
     """Whether it is the controller's word on the request with this key, so that no earlier attempt took effect."""
-    if not isinstance(failure, ApiError) or failure.code in _UNKNOWN_OUTCOME:
+    if not isinstance(failure, ApiError) or failure.code in IN_DOUBT:
         return False
     return failure.status < 500 and failure.status not in _BEFORE_THE_KEY
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 from callers import calling
-from scripted_server import CUT, GONE, ScriptedServer, answer
+from scripted_server import CUT, GONE, ScriptedServer, answer, refused
 
 from corral.cli.api.client import Client as CommandClient
 from corral.cli.failure import Unreachable as CommandUnreachable
-from corral.client import AsyncClient, Client, Retry, Unreachable
+from corral.client import ApiError, AsyncClient, Client, Retry, Unreachable
 
 OK = answer(200, {"status": "ok"})
 ONCE = Retry(attempts=1)
@@ -146,3 +146,15 @@ async def test_a_patient_command_remembers_its_doubt():
             await asyncio.to_thread(client.post_patiently, "/api/v1/x", {}, seconds=0.5)
     assert lost.value.in_doubt
     assert "at an earlier attempt" in (lost.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(409, "MAY_HAVE_ARRIVED"), (504, "TIMEOUT"), (503, "STORE_UNAVAILABLE")]
+)
+async def test_a_refusal_after_which_the_controller_does_not_know_leaves_doubt(kind, status, code):
+    steps = [refused(status, code), refused(status, code), refused(409, "NOT_RUNNING")]
+    async with ScriptedServer(steps) as server, calling(kind, server.url, retry=ONCE) as caller:
+        for ask, doubt in ((change, True), (health, False), (change, False)):
+            with pytest.raises(ApiError) as failed:
+                await caller.call(ask)
+            assert failed.value.in_doubt is doubt

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pathlib
 
+from corral.client import errors
 from corral.controller.http import refusals
 from corral.controller.http.meanings import code_meanings
+from corral.controller.http.pipeline import attempts
 from corral.controller.http.pipeline.route_table import Page
 from corral.controller.http.routes import ROUTES
 from corral.errors import Code
@@ -30,3 +32,8 @@ def test_every_code_has_a_meaning_and_every_meaning_a_code() -> None:
 
 def test_the_table_ships_with_the_program() -> None:
     assert f"controller/http/{refusals.FILE}" in (ROOT / "pyproject.toml").read_text()
+
+
+def test_the_client_knows_every_code_that_leaves_doubt() -> None:
+    own = {Code.INTERNAL, Code.STORE_UNAVAILABLE}  # these end requests that may have been committed
+    assert {code.name for code in attempts.IN_DOUBT | own} == errors.IN_DOUBT
