@@ -289,7 +289,7 @@ async def test_universe_s_clients_get_lines_and_a_text_as_error(admin: httpx.Asy
     done = (await admin.post("/api/commands/execute", json={"command": "cluster nodes -o name"})).json()
     assert done == {"command": "cluster nodes -o name", "output": []}
     failed = (await admin.post("/api/commands/execute", json={"command": "instances info x"})).json()
-    assert failed["error"] == "instance 'x' does not exist"
+    assert failed["error"] == "instance 'x' does not exist; 'corral instance list' shows those that exist"
     assert failed["output"][0] == "error: instance 'x' does not exist"
     for line, error in (
         ("nod list", "unknown command 'nod'"),

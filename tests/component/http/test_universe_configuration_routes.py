@@ -148,6 +148,15 @@ async def test_what_cannot_be_mapped_is_refused_with_its_field(
     assert rig.state.groups.find("lobby") is None
 
 
+async def test_more_than_the_group_may_have_is_refused_in_the_terms_of_the_configuration(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    await rig.group(max=3)
+    status, text = refusal(await client.put(LOBBY, json={**SMALL, "minimumServiceCount": 9}))
+    assert status == 400
+    assert text.startswith("minimumServiceCount: max 3 is less than min 9; raise 'max' of the group first")
+
+
 @pytest.mark.parametrize(
     "body",
     [b"", b"[]", b"null", b'"x"', b"{", b"\xff", b'{"name": "lobby", "name": "x"}', b"[" * 5000, b"{}"],

@@ -48,7 +48,7 @@ def _in_universe_form(mutation: Mutation) -> Mutation:
     body = mutation.body
     assert isinstance(body, CommandOutput)
     shown = UniverseOutput(
-        command=body.command, output=_lines(body), error=body.error.message if body.error else None
+        command=body.command, output=_lines(body), error=_text(body.error) if body.error else None
     )
     return msgspec.structs.replace(mutation, body=shown)
 
@@ -57,7 +57,12 @@ def _lines(body: CommandOutput) -> list[str]:
     """With the error, which the command line prints itself."""
     if body.error is None or any(body.error.message in line for line in body.output):
         return body.output
-    return [*body.output, f"error: {body.error.message}"]
+    return [*body.output, f"error: {_text(body.error)}"]
+
+
+def _text(error: CommandError) -> str:
+    """What and why, and the next step."""
+    return f"{error.message}; {error.hint}" if error.hint else error.message
 
 
 async def execute_command(
