@@ -1,4 +1,4 @@
-"""`corral node command`: what only a node itself can tell."""
+"""`corral node command`: what only a node itself can tell, and commands that are kept to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _NODES: Final = "/api/v1/nodes"
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
 @api_command
 def command(session: ApiSession, node: str, words: tuple[str, ...]) -> int:
-    """Ask NODE what only it can tell: 'help' lists what. Options come before the node."""
+    """Ask NODE what only it can tell: 'help' lists what. Other commands are run at the controller, and reach this node
+    and its instances alone. Options come before the node."""
     asked = {"command": shlex.join(words)}
     found = session.client.post(f"{_NODES}/{segment(node)}/command", asked)
     error = found.get("error")

@@ -128,6 +128,11 @@ def access_of_role(role: Role) -> Access:
     return _BY_ROLE[role]
 
 
+def access_on_node(id: str) -> Access:
+    """Everything, on one node and with the instances there."""
+    return Access(grants=(Grant(permissions=frozenset(Permission), scopes=(Scope(nodes=(id,)),)),))
+
+
 def granting_roles(permission: Permission) -> list[Role]:
     """The fixed roles that have a permission, the weakest first."""
     return [role for role in reversed(Role) if permission in GRANTS[role]]

@@ -56,7 +56,6 @@ async def test_a_node_tells_what_only_it_knows(controller: Any) -> None:
         assert "instance list" in str((await ask(admin, "help")).json()["output"])
         for line, code in (
             ("instance info none", "NOT_FOUND"),
-            ("instance stop lobby-1", "NOT_FOUND"),
             ("node info now", "BAD_REQUEST"),
             ("node info -o xml", "BAD_REQUEST"),
         ):
@@ -74,6 +73,41 @@ async def test_a_node_tells_what_only_it_knows(controller: Any) -> None:
         await daemon.app.stop()
         gone = await ask(admin, "help")
         assert (gone.status_code, gone.json()["error"]["code"]) == (409, "NODE_OFFLINE")
+
+
+async def test_other_commands_do_on_the_node_what_their_caller_may_and_nothing_elsewhere(
+    controller: Any,
+) -> None:
+    for node in ("web-1", "web-2"):
+        await controller.cluster.daemon(node, controller)
+    ports = {"primary": {"range": [31870, 31890]}}
+    await create_group(controller, "lobby", ["cat"], min=2, ports=ports, spread=[{"by": "node"}])
+    places = {each["node"]: each["id"] for each in await wait_for_instances(controller, "lobby", 2)}
+    here, elsewhere = places["web-1"], places["web-2"]
+    async with caller(controller, controller.admin_token) as admin:
+        for answer in (
+            await ask(admin, f"instance exec {here} hello -o there"),
+            await admin.post(
+                "/api/cluster/nodes/web-1/command", json={"command": f"instance exec {here} hi"}
+            ),
+        ):
+            assert answer.status_code == 200, answer.text
+            assert not answer.json().get("error"), answer.text
+        assert (await ask(admin, "instances ls -o name")).json()["output"] == [here]
+        for line in (f"instance exec {elsewhere} hello", f"instance stop {elsewhere}", "node get web-2"):
+            refused = (await ask(admin, line)).json()
+            assert (refused["exit_code"], refused["error"]["code"]) == (1, "NOT_FOUND"), line
+        for line in ("token create x --role ADMIN", "group scale lobby 0", "cluster settings"):
+            assert (await ask(admin, line)).json()["error"]["code"] in ("FORBIDDEN", "NOT_FOUND"), line
+        listed = (await admin.get(f"/api/v1/instances/{here}/commands")).json()["items"]
+        assert [each["line"] for each in listed] == ["hi", "hello -o there"]
+        assert (await admin.get(f"/api/v1/instances/{elsewhere}/commands")).json()["items"] == []
+        unknown = await ask(admin, "lst")
+        assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "NOT_FOUND")
+        unknown = await admin.post("/api/cluster/nodes/web-1/command", json={"command": "lst"})
+        assert unknown.json()["output"] == [f"error: {unknown.json()['error']}"]
+        entries = (await admin.get("/api/v1/audit", params={"action": "nodes.command"})).json()["items"]
+        assert {each["subject"] for each in entries} == {"web-1"}
 
 
 async def test_who_may_not_read_something_by_the_api_is_not_told_it_by_a_node(controller: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from corral.domain.ids import CallerId
+from corral.domain.ids import CallerId, NodeId
 from corral.system.entropy import Entropy
 
 PREFIX: Final = "corral_cmd-"
@@ -25,6 +25,8 @@ class Delegation(msgspec.Struct, frozen=True, kw_only=True):
 
     caller: CallerId
     address: str
+    node: NodeId | None = None
+    """The command may do what its caller may on this node, and with the instances there, and nothing else."""
 
 
 def is_delegated(credential: str) -> bool:

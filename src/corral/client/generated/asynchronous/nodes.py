@@ -713,7 +713,7 @@ class AsyncNodes:
     async def command(
         self, id: str, *, command: str, idempotency_key: str | None = None
     ) -> models.CommandOutput:
-        """Ask a node what only it can tell: runs and pids, modules, cache, ports.
+        """Ask a node what only it can tell, or run a command of the command line kept to it.
 
         - `id`: Id of the node; for a join token its own id, `join-…`.
         - `command`: One line for the input of the instance, or a console command of a module; without the line's end.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from collections.abc import Sequence
 
@@ -17,7 +18,7 @@ from corral.controller.state.api_tokens import verify
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Actor
 from corral.controller.workload.tokens import PREFIX, WorkloadRun
-from corral.domain.access import granting_roles
+from corral.domain.access import access_on_node, granting_roles
 from corral.domain.accounts.records import SessionRecord
 from corral.domain.groups.group import Category
 from corral.domain.groups.plan_resolution import effective_category
@@ -68,7 +69,10 @@ def _by_delegation(
     if principal is None:
         raise _without_user(leading, delegation.caller, now)
     leading.note_use(principal.id, now)
-    return _caller(principal, request, credential, address=delegation.address)
+    caller = _caller(principal, request, credential, address=delegation.address)
+    if delegation.node is None:
+        return caller
+    return dataclasses.replace(caller, access=caller.access.narrowed(access_on_node(delegation.node)))
 
 
 def _by_cookie(

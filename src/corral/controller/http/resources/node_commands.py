@@ -1,40 +1,46 @@
-"""Commands that a node answers from what it knows itself."""
+"""Commands on a node: what only it can tell, which it answers itself, and those of the command line, kept to the node."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from corral.controller.http.messages.call import ApiCall, Caller, NoQuery
+from corral.controller.http.messages.call import ApiCall, NoQuery
 from corral.controller.http.pipeline.attempts import Attempt
 from corral.controller.http.pipeline.authentication import authorise
 from corral.controller.http.pipeline.route_table import Once, Route
 from corral.controller.http.pipeline.scoping import ANY
 from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.instances.command_execution import (
+    COST,
+    NODE_ACTION,
     CommandError,
     CommandOutput,
+    CommandServices,
     audited,
+    execute,
     words_of,
 )
 from corral.controller.http.resources.instances.instances import CommandLine
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
+from corral.domain.ids import NodeId
 from corral.domain.permissions import Permission
-from corral.errors import Code, Rejected, unknown_choice
+from corral.errors import Code, Rejected
 
-ACTION: Final = "nodes.command"
 _WORDS_MAX: Final = 16
-NEEDED: Final[Mapping[str, Permission]] = {
-    "cache": Permission.NODES_READ,
-    "help": Permission.NODES_READ,
-    "instance": Permission.INSTANCES_READ,
-    "module": Permission.MODULES_READ,
-    "node": Permission.NODES_READ,
-    "ports": Permission.NODES_READ,
+ANSWERED_BY_NODES: Final[Mapping[tuple[str, ...], Permission]] = {
+    ("cache", "list"): Permission.NODES_READ,
+    ("help",): Permission.NODES_READ,
+    ("instance", "info"): Permission.INSTANCES_READ,
+    ("instance", "list"): Permission.INSTANCES_READ,
+    ("module", "list"): Permission.MODULES_READ,
+    ("node", "info"): Permission.NODES_READ,
+    ("node", "resources"): Permission.NODES_READ,
+    ("ports",): Permission.NODES_READ,
 }
-"""First words that nodes are asked, and what a caller needs to read the same by the API."""
+"""First words of what nodes are asked, and what a caller needs to read the same by the API."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,22 +49,40 @@ class NodeCommandServices:
 
     state: ClusterState
     instances: InstanceControl
+    commands: CommandServices
 
 
 async def run_on_node(
-    services: NodeCommandServices, *, caller: Caller, node: str, line: str, attempt: Attempt
+    services: NodeCommandServices, call: ApiCall[CommandLine, NoQuery], attempt: Attempt
 ) -> Mutation:
-    """Have a node answer a command; its output is the body. NOT_FOUND, FORBIDDEN, INVALID_FIELD, NODE_OFFLINE, NOT_SUPPORTED,
-    TIMEOUT, RATE_LIMITED."""
-    record = services.state.nodes.require(node).record
-    words = words_of(line)
+    """Have a node answer a command, or run it with what the caller may do on the node; its output is the body. NOT_FOUND,
+    FORBIDDEN, INVALID_FIELD, NODE_OFFLINE, NOT_SUPPORTED, TIMEOUT, RATE_LIMITED."""
+    record = services.state.nodes.require(call.path["id"]).record
+    words = words_of(call.body.command)
+    needed = ANSWERED_BY_NODES.get(tuple(words[:2])) or ANSWERED_BY_NODES.get(tuple(words[:1]))
+    if needed is not None:
+        return await _answered(services, call, record.id, words, needed, attempt)
+    return await execute(
+        services.commands,
+        caller=call.caller,
+        line=call.body.command,
+        request=call.request,
+        attempt=attempt,
+        node=record.id,
+    )
+
+
+async def _answered(
+    services: NodeCommandServices,
+    call: ApiCall[CommandLine, NoQuery],
+    node: NodeId,
+    words: Sequence[str],
+    needed: Permission,
+    attempt: Attempt,
+) -> Mutation:
+    caller, line = call.caller, call.body.command
     if len(words) > _WORDS_MAX:
         raise Rejected(Code.INVALID_FIELD, f"the command has more than {_WORDS_MAX} words", field="command")
-    needed = NEEDED.get(words[0])
-    if needed is None:
-        raise unknown_choice(
-            "command of a node", words[0][:200], NEEDED, code=Code.NOT_FOUND, field="command"
-        )
     authorise(caller, needed)
     for permission in (Permission.COMMANDS_EXECUTE, needed):
         if not caller.access.allows_on_instance(permission, ANY, node):
@@ -67,23 +91,15 @@ async def run_on_node(
                 f"'{permission}' is granted for a part of node '{node}' only, and a node tells all of it",
                 hint="use a token whose scope names the node and no groups; 'corral whoami' shows it",
             )
-    await attempt.begin(action=ACTION, subject=node, after=audited(line, words))
-    answer = await services.instances.node_commands.run(record.id, words)
+    await attempt.begin(action=NODE_ACTION, subject=node, after=audited(line, words))
+    answer = await services.instances.node_commands.run(node, words)
     error = (
         CommandError(code=answer.code, message=answer.message, hint=answer.hint or None)
         if answer.code
         else None
     )
     body = CommandOutput(command=line, output=list(answer.lines), exit_code=1 if error else 0, error=error)
-    return Mutation(action=ACTION, subject=node, steps=(), body=body, failed=answer.code)
-
-
-async def run_command(
-    services: NodeCommandServices, call: ApiCall[CommandLine, NoQuery], attempt: Attempt
-) -> Mutation:
-    return await run_on_node(
-        services, caller=call.caller, node=call.path["id"], line=call.body.command, attempt=attempt
-    )
+    return Mutation(action=NODE_ACTION, subject=node, steps=(), body=body, failed=answer.code)
 
 
 ROUTES: Final[tuple[Route, ...]] = (
@@ -91,9 +107,10 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="POST",
         path="/api/v1/nodes/{id}/command",
         permission=Permission.COMMANDS_EXECUTE,
-        summary="Ask a node what only it can tell: runs and pids, modules, cache, ports",
+        summary="Ask a node what only it can tell, or run a command of the command line kept to it",
         body=CommandLine,
+        cost=COST,
         response=CommandOutput,
-        handler=run_command,
+        handler=run_on_node,
     ),
 )

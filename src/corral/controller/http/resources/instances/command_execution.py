@@ -26,6 +26,7 @@ from corral.controller.modules.module_service import Modules
 from corral.controller.state.ledger import Mutation
 from corral.domain.command_lines import words_of_line
 from corral.domain.command_secrets import without_secrets
+from corral.domain.ids import NodeId
 from corral.domain.permissions import Permission
 from corral.errors import Code, CorralError, Rejected, unknown_choice
 from corral.modules.services.command_table import CommandMatch
@@ -38,7 +39,10 @@ from corral.sdk.protocol.messages import (
 )
 
 ACTION: Final = "commands.execute"
+NODE_ACTION: Final = "nodes.command"
 SUBJECT: Final = "controller"
+COST: Final = 10
+"""A command counts as so many requests of its caller, for it takes a process."""
 WORDS_MAX: Final = 256
 _OF_CONSOLES: Final = ("exit", "quit", "stop")
 DEADLINE_SECONDS: Final = 30.0
@@ -81,32 +85,37 @@ async def execute(
     request: str,
     attempt: Attempt,
     seconds: float = DEADLINE_SECONDS,
+    node: NodeId | None = None,
 ) -> Mutation:
-    """Run a command line; its output is the body. FORBIDDEN, NOT_FOUND, INVALID_FIELD, RATE_LIMITED before anything is done;
+    """Run a command line; its output is the body. With a node it does what the caller may there. FORBIDDEN, NOT_FOUND, INVALID_FIELD, RATE_LIMITED before anything is done;
     errors of modules; MAY_HAVE_ARRIVED."""
     words = words_of(line)
     runner = services.setting.commands
     if runner is None or not runner.program.knows(words):
+        if node is not None:  # a module knows no nodes
+            raise _unknown(words, runner.program.words if runner is not None else ())
         return await _module_command(services, runner, caller, line, words, attempt)
     authorise(caller, Permission.COMMANDS_EXECUTE)
+    action, subject = (ACTION, SUBJECT) if node is None else (NODE_ACTION, node)
+    delegation = Delegation(caller=caller.id, address=caller.actor.address, node=node)
     with (
         services.running_commands.opened(caller) as stream,
-        services.delegations.opened(Delegation(caller=caller.id, address=caller.actor.address)) as credential,
+        services.delegations.opened(delegation) as credential,
     ):
         if attempt.in_doubt:
             raise may_have_arrived(
                 "the command may have been run",
                 hint="it is not run again; look, and ask with a new key if it was not",
             )
-        await attempt.begin(action=ACTION, subject=SUBJECT, after=audited(line, words))
+        await attempt.begin(action=action, subject=subject, after=audited(line, words))
         end = await runner.run(
             words, credential=credential, request=request, seconds=seconds, closing=stream.closing
         )
         if end.ended and stream.closing.done():
             raise services.running_commands.ended(stream, end.ended)
     return Mutation(
-        action=ACTION,
-        subject=SUBJECT,
+        action=action,
+        subject=subject,
         steps=(),
         body=_output(line, end),
         failed=end.error.code if end.error else "",

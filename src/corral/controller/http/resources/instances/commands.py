@@ -12,6 +12,7 @@ from corral.controller.http.pipeline.attempts import Attempt
 from corral.controller.http.pipeline.route_table import Once, Read, Route
 from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.http.resources.instances.command_execution import (
+    COST,
     DEADLINE_SECONDS,
     CommandOutput,
     CommandServices,
@@ -22,8 +23,6 @@ from corral.controller.modules.module_service import Modules
 from corral.controller.state.ledger import Mutation
 from corral.domain.permissions import Permission
 from corral.sdk.protocol.messages import CommandDeclaration
-
-_COST: Final = 10
 
 
 class ParameterShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +104,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         permission=Permission.SELF_READ,
         summary="Run a command of the command line (commands.execute), or of a module (modules.use)",
         body=CommandExecution,
-        cost=_COST,
+        cost=COST,
         scope=Scoping.FILTERS,
         response=CommandOutput,
         handler=execute_command,

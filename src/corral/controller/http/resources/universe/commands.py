@@ -4,6 +4,7 @@ is recorded of them, is as in our own routes."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +19,7 @@ from corral.controller.http.pipeline.route_table import Once, Route, Socket
 from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.http.resources.instances.command_execution import (
     ACTION,
+    COST,
     SUBJECT,
     CommandError,
     CommandOutput,
@@ -31,8 +33,6 @@ from corral.domain.permissions import Permission
 from corral.domain.records import AuditOutcome
 from corral.errors import Code, CorralError, Rejected
 
-_COST: Final = 10
-"""A command counts as so many requests of its caller."""
 _LEAVING: Final = ("exit", "quit")
 
 
@@ -44,7 +44,16 @@ class UniverseOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     error: str | None = None
 
 
-def _in_universe_form(mutation: Mutation) -> Mutation:
+async def _in_universe_form(line: str, running: Awaitable[Mutation], attempt: Attempt) -> Mutation:
+    """The output of a command, once it has ended. Of one that nobody knows there is an output, too, as in Universe."""
+    try:
+        mutation = await running
+    except Rejected as error:
+        if error.code is not Code.NOT_FOUND or attempt.begun is not None:
+            raise
+        unknown = CommandError(code=error.code.name, message=error.message, hint=error.hint)
+        output = CommandOutput(command=line, output=[], exit_code=2, error=unknown)
+        mutation = Mutation(action=ACTION, subject=SUBJECT, steps=(), body=output, failed=error.code.name)
     body = mutation.body
     assert isinstance(body, CommandOutput)
     shown = UniverseOutput(
@@ -68,26 +77,16 @@ def _text(error: CommandError) -> str:
 async def execute_command(
     services: CommandServices, call: ApiCall[CommandLine, NoQuery], attempt: Attempt
 ) -> Mutation:
-    """A command that nobody knows is an output, too, as in Universe."""
     line = call.body.command
-    try:
-        done = await execute(services, caller=call.caller, line=line, request=call.request, attempt=attempt)
-    except Rejected as error:
-        if error.code is not Code.NOT_FOUND or attempt.begun is not None:
-            raise
-        told = CommandError(code=error.code.name, message=error.message, hint=error.hint)
-        body = CommandOutput(command=line, output=[], exit_code=2, error=told)
-        done = Mutation(action=ACTION, subject=SUBJECT, steps=(), body=body, failed=error.code.name)
-    return _in_universe_form(done)
+    running = execute(services, caller=call.caller, line=line, request=call.request, attempt=attempt)
+    return await _in_universe_form(line, running, attempt)
 
 
 async def execute_on_node(
     services: NodeCommandServices, call: ApiCall[CommandLine, NoQuery], attempt: Attempt
 ) -> Mutation:
-    done = await run_on_node(
-        services, caller=call.caller, node=call.path["id"], line=call.body.command, attempt=attempt
-    )
-    return _in_universe_form(done)
+    services.state.nodes.require(call.path["id"])
+    return await _in_universe_form(call.body.command, run_on_node(services, call, attempt), attempt)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +130,7 @@ class UniverseConsole:
     async def _executed(self, line: str) -> list[str]:
         msgspec.convert({"command": line}, CommandLine)
         services, caller = self._services, self._call.caller
-        services.rates.admit(caller, cost=_COST)
+        services.rates.admit(caller, cost=COST)
         attempt = services.attempts.attempt(
             caller=caller, now=services.commands.setting.clock.now(), guard=None
         )
@@ -156,7 +155,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         summary="Universe: run a command of the command line (commands.execute), or of a module (modules.use)",
         body=CommandLine,
         response=UniverseOutput,
-        cost=_COST,
+        cost=COST,
         scope=Scoping.FILTERS,
         handler=execute_command,
     ),
@@ -164,8 +163,9 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="POST",
         path="/api/cluster/nodes/{id}/command",
         permission=Permission.COMMANDS_EXECUTE,
-        summary="Universe: ask a node what only it can tell",
+        summary="Universe: run a command on a node",
         body=CommandLine,
+        cost=COST,
         response=UniverseOutput,
         scope=Scoping.NODE,
         handler=execute_on_node,

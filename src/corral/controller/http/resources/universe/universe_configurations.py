@@ -181,11 +181,9 @@ def _in_their_terms(error: Rejected) -> Rejected:
     """A refusal of the group's document that names the field of the configuration."""
     if not error.field or error.code.status not in _OF_FIELDS or type(error) is not Rejected:
         return error
+    hint, field = error.hint, origin_of(error.field)
     if error.field == "max":  # of the group: no configuration has one
-        hint = "raise 'max' of the group first, with PATCH /api/v1/groups/NAME"
-        field = origin_of("min")
-    else:
-        hint, field = error.hint, origin_of(error.field)
+        hint, field = "raise 'max' of the group first, with PATCH /api/v1/groups/NAME", origin_of("min")
     what = error.message.removeprefix(f"{error.field}: ")
     return Rejected(Code.INVALID_FIELD, f"{field}: {what}", hint=hint, field=field)
 
