@@ -145,7 +145,7 @@ class AsyncEvents:
         )
 
     async def tickets(self) -> models.Ticket:
-        """A ticket for one event stream.
+        """A ticket for one stream, socket or download.
 
         `POST /api/v1/events/tickets`, permission `self.read`.
         """

@@ -221,7 +221,7 @@ class ModuleSummary(Struct, frozen=True, kw_only=True):
 
 
 class Ticket(Struct, frozen=True, kw_only=True):
-    """A ticket for one event stream, soon."""
+    """A credential for one stream, socket or download, soon."""
 
     ticket: str
     """For `?ticket=` of one stream, where a header cannot be set."""

@@ -98,7 +98,7 @@ class EventStreamQuery(TicketedQuery, frozen=True, kw_only=True):
 
 
 class TicketShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A ticket for one event stream, soon."""
+    """A credential for one stream, socket or download, soon."""
 
     ticket: str
     expires_at: dt.datetime
@@ -294,7 +294,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         path="/api/v1/events/tickets",
         permission=Permission.SELF_READ,
         scope=Scoping.NEUTRAL,
-        summary="A ticket for one event stream",
+        summary="A ticket for one stream, socket or download",
         response=TicketShape,
         handler=issue_ticket,
     ),
