@@ -104,7 +104,11 @@ def test_a_token_that_is_revoked_meanwhile_ends_it_with_code_1(
 def test_a_controller_that_restarts_is_waited_for(begin: Begin, feed: Feed, server: StandIn) -> None:
     process = begin("event", "follow", "-o", "name")
     feed.connections.get(timeout=30)
-    answers: list[Any] = [None, refused(503, "NOT_LEADER", "not now")]
+    answers: list[Any] = [
+        None,
+        refused(503, "NOT_LEADER", "not now"),
+        refused(429, "RATE_LIMITED", "too many"),
+    ]
 
     def unwilling(request: Request) -> Any:
         return answers.pop(0) if answers else feed(request)

@@ -16,6 +16,7 @@ from corral.system.aio.backoff import doubled, spread
 FIRST_PAUSE_SECONDS: Final = 0.2
 LONGEST_PAUSE_SECONDS: Final = 5.0
 _GONE: Final = "RESYNC_REQUIRED"
+_TOO_MANY: Final = "RATE_LIMITED"
 _ONLY_AT_FIRST: Final = ("after", "tail")
 """Where to begin; once something was read, the last id is more exact."""
 
@@ -46,6 +47,7 @@ def follow(
     connected = False
     fruitless = 0
     while True:
+        least = 0
         try:
             with client.stream(path, params, last_id=last_id) as response:
                 connected = True
@@ -66,8 +68,9 @@ def follow(
             if refusal.code == _GONE and last_id is not None:
                 notify("what happened meanwhile is no longer kept; going on with what comes")
                 last_id = None
-            elif not connected or refusal.status < 500:
+            elif not connected or (refusal.status < 500 and refusal.code != _TOO_MANY):
                 raise
+            least = refusal.retry_after
         pause = doubled(FIRST_PAUSE_SECONDS, fruitless, longest=LONGEST_PAUSE_SECONDS)
-        time.sleep(spread(pause, random.random()))  # noqa: S311 - jitter
+        time.sleep(max(least, spread(pause, random.random())))  # noqa: S311 - jitter
         fruitless += 1
