@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import shlex
 import stat
 import sys
 import tempfile
@@ -245,11 +246,10 @@ class _Edit:
         from corral.cli.terminal.editor import keep_text
 
         kept = keep_text(self._mine)
-        there = f" --if-match {digest}" if digest else ""
-        refusal.hint = (
-            f"nothing was written; look at it with 'corral instance cat {self._id} {self._path}', then "
-            f"'corral instance put {self._id} {self._path} {kept}{there}'"
-        )
+        there = ("--if-match", digest) if digest else ()
+        look = shlex.join(("corral", "instance", "cat", self._id, self._path))
+        put = shlex.join(("corral", "instance", "put", self._id, self._path, str(kept), *there))
+        refusal.hint = f"nothing was written; look at it with: {look}; then write yours with: {put}"
         raise refusal
 
     def _read(self, target: pathlib.Path) -> str:
