@@ -166,6 +166,12 @@ async def test_a_template_goes_up_and_comes_down_as_it_was(caller, tmp_path):
     assert target.stat().st_size == size
     with tarfile.open(target) as tar:
         assert sorted(tar.getnames()) == ["a.txt", "b/c.txt", "b/d.txt"]
+    target.chmod(0o640)
+    (tmp_path / "link").symlink_to(target)
+    await caller.call(lambda corral: corral.templates.export("net/three").save(tmp_path / "link"))
+    assert (target.stat().st_mode & 0o777, (tmp_path / "link").is_symlink()) == (0o640, True)
+    await caller.call(lambda corral: corral.templates.export("net/three").save("/dev/null"))
+    assert pathlib.Path("/dev/null").is_char_device()
     assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".part")] == []
     with pytest.raises(NotFound):
         await caller.call(lambda corral: corral.templates.export("none").save(tmp_path / "none"))

@@ -17,6 +17,7 @@ from corral.cli.api.client import Client, OpenAnswer, Params
 from corral.cli.failure import CommandFailure, CommandRefused, WrongUsage
 from corral.cli.terminal.progress_line import Bar
 from corral.client import errors, failures
+from corral.client.part_files import part_file
 
 _BLOCK: Final = 256 * 1024
 _HEAD: Final = 512
@@ -223,20 +224,14 @@ def _broken(why: str) -> CommandRefused:
 
 @contextlib.contextmanager
 def opened_target(target: str, *, private: bool = False) -> Iterator[Any]:
-    """What to write to: stdout for '-', where a terminal gets nothing that would steer it. A regular file, also behind symbolic links, is replaced when all of it is there,
-    and keeps its mode; `private`: a new one is for its owner alone. A device or a pipe is written as the bytes come."""
+    """What to write to: stdout for '-', where a terminal gets nothing that would steer it, or a `part_file`; `private`: a new one is for
+    its owner alone."""
     if target == "-":
         yield from _standard_output()
         return
-    path = pathlib.Path(os.path.realpath(target))
     try:
-        former = _stat(target)
-        if former is None or (stat.S_ISREG(former.st_mode) and _is_at(path, former)):
-            with _replaced(path, former, mode=0o600 if private else 0o666) as file:
-                yield file
-        else:
-            with open(os.open(target, os.O_WRONLY | os.O_NOCTTY), "wb") as file:  # noqa: PTH123 - of a descriptor
-                yield file
+        with part_file(target, mode=0o600 if private else 0o666) as file:
+            yield file
     except OSError as error:  # of the target: those of the connection are failures already
         raise CommandFailure(f"cannot write {target}: {error.strerror or error}") from error
 
@@ -251,35 +246,3 @@ def _standard_output() -> Iterator[Any]:
     with contextlib.closing(NeutralBytes(sys.stdout.write)) as terminal:
         yield terminal
     sys.stdout.flush()
-
-
-@contextlib.contextmanager
-def _replaced(path: pathlib.Path, former: os.stat_result | None, *, mode: int) -> Iterator[IO[bytes]]:
-    """A new file beside `path` that takes its place in the end, and the owner and the mode of the former one."""
-    aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    descriptor = os.open(aside, flags, mode if former is None else 0o600)
-    try:
-        with open(descriptor, "wb") as file:  # noqa: PTH123 - of a descriptor
-            if former is not None:
-                with contextlib.suppress(PermissionError):
-                    os.fchown(descriptor, former.st_uid, former.st_gid)
-                os.fchmod(descriptor, stat.S_IMODE(former.st_mode) & 0o777)
-            yield file
-        aside.replace(path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
-
-
-def _stat(target: str) -> os.stat_result | None:
-    try:
-        return os.stat(target)  # noqa: PTH116 - of the text as it was given
-    except FileNotFoundError:
-        return None
-
-
-def _is_at(path: pathlib.Path, found: os.stat_result) -> bool:
-    """Whether it has this name: what /dev/stdout leads to need not have any."""
-    there = _stat(str(path))
-    return there is not None and os.path.samestat(there, found)
