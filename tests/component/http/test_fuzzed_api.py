@@ -60,9 +60,7 @@ def fuzz(
             return  # an id that happens to be the name of a route beside it: that one answers
         response = case.call(base_url=url, headers=headers, timeout=15)
         case.validate_response(response, checks=CHECKS)
-        assert response.status_code != 500, (
-            response.text
-        )  # a 503 may be what there is to say, to Universe's clients too
+        assert response.status_code < 500, response.text
         if look is not None:
             look(case, response)
         sent += 1
