@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
-import gzip
+from collections.abc import Callable
 from typing import IO, Final
 
-from corral.archives.entries import Entries, MeteredStream
+from corral.archives.entries import Entries, MeteredStream, Readable
+from corral.archives.gzip_reader import GzipReader
 from corral.archives.limits import ArchiveLimits
 from corral.archives.refusals import ArchiveRefusals
 from corral.archives.tar_reader import read_tar
@@ -39,32 +40,27 @@ def read_archive(
     limits: ArchiveLimits,
     refusals: ArchiveRefusals,
     kinds: frozenset[ArchiveKind] = frozenset(ArchiveKind),
+    check: Callable[[], None] = lambda: None,
 ) -> Entries:
-    """Its entries. Raises ARCHIVE_INVALID, ARCHIVE_TOO_LARGE, PATH_REFUSED. Blocking."""
+    """Its entries. Raises ARCHIVE_INVALID, ARCHIVE_TOO_LARGE, PATH_REFUSED, and what `check` raises to break off: it is called
+    every few blocks, also where no entry comes. Blocking."""
     packed = file.seek(0, 2)
     file.seek(0)
     kind = archive_kind(file.read(_MAGIC), refusals)
     file.seek(0)
     if kind not in kinds:
         raise refusals.damaged(f"it is a {kind.value}")
-    for number, entry in enumerate(_entries(file, kind, packed, limits, refusals), 1):
+    if kind is ArchiveKind.ZIP:
+        entries = _read_zip(file, limits, refusals)
+    else:
+        compressed = kind is ArchiveKind.TAR_GZ
+        stream: Readable = GzipReader(file, check) if compressed else file
+        size = packed if compressed else None
+        entries = read_tar(MeteredStream(stream, limits=limits, refusals=refusals, packed=size), refusals)
+    for number, entry in enumerate(entries, 1):
         if number > limits.max_entries:
             raise refusals.too_many_entries(limits)
         yield entry
-
-
-def _entries(
-    file: IO[bytes], kind: ArchiveKind, packed: int, limits: ArchiveLimits, refusals: ArchiveRefusals
-) -> Entries:
-    match kind:
-        case ArchiveKind.ZIP:
-            return _read_zip(file, limits, refusals)
-        case ArchiveKind.TAR_GZ:
-            unpacked = gzip.GzipFile(fileobj=file)
-            metered = MeteredStream(unpacked, limits=limits, refusals=refusals, packed=packed)
-        case ArchiveKind.TAR:
-            metered = MeteredStream(file, limits=limits, refusals=refusals, packed=None)
-    return read_tar(metered, refusals)
 
 
 def _read_zip(file: IO[bytes], limits: ArchiveLimits, refusals: ArchiveRefusals) -> Entries:

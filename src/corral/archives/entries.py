@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import stat
 import zlib
 from collections.abc import Callable, Iterator
@@ -62,8 +61,8 @@ class MeteredStream:
             block = self._source.read(size)
         except EOFError:
             raise self._refusals.damaged("it was cut") from None
-        except (gzip.BadGzipFile, zlib.error) as error:
-            raise self._refusals.damaged(str(error)) from error
+        except zlib.error as error:
+            raise self._refusals.damaged(str(error).rpartition(": ")[2]) from error
         self._read += len(block)
         if self._read > self._limits.max_stream_bytes:
             raise self._refusals.too_many_bytes(self._limits)

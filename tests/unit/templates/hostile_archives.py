@@ -192,7 +192,7 @@ REFUSED: dict[str, Case] = {
     "text": (b"hello world" * 100, Code.ARCHIVE_INVALID, "neither tar.gz nor zip"),
     "gzip of text": (gzip.compress(b"hello" * 1000), Code.ARCHIVE_INVALID, "not a tar"),
     "gzip of nothing": (gzip.compress(b""), Code.ARCHIVE_INVALID, "end mark"),
-    "tar bad sum": (bad_sum_tar(), Code.ARCHIVE_INVALID, "CRC"),
+    "tar bad sum": (bad_sum_tar(), Code.ARCHIVE_INVALID, "incorrect data check"),
     "tar cut in gzip": (tar_gz({"a": bytes(range(256)) * 4000})[:-3000], Code.ARCHIVE_INVALID, "cut"),
     "tar cut in content": (
         gzip.compress(raw_tar((b"a", b"x" * 5000))[:2000]),

@@ -22,7 +22,7 @@ from corral.domain.templates import PIECE, TemplateFile, TemplateManifest, encod
 from corral.errors import Code, Rejected
 from corral.store.port import BlobEngine
 from corral.system.clock import Clock
-from corral.system.threads import to_end
+from corral.system.threads import check_cancelled, to_end
 
 BATCH_BYTES: Final = 4 * 1024 * 1024
 BATCH_BLOBS: Final = 2000
@@ -62,7 +62,10 @@ class ArchiveUnpacking(Batches):
 
     def __init__(self, file: IO[bytes], limits: TreeLimits, *, any_ratio: bool = False) -> None:
         self._entries = read_archive(
-            file, limits=limits.archive(any_ratio=any_ratio), refusals=TEMPLATE_REFUSALS
+            file,
+            limits=limits.archive(any_ratio=any_ratio),
+            refusals=TEMPLATE_REFUSALS,
+            check=check_cancelled,
         )
         self._tree = TreeBuilder(limits)
         super().__init__(self._unpack())

@@ -109,7 +109,9 @@ class _Unpacking:
         paths = DistinctPaths(limits=limits, refusals=UNPACK_REFUSALS)
         with os.fdopen(os.dup(archive), "rb") as file:
             written = 0
-            for entry, blocks in read_archive(file, limits=limits, refusals=UNPACK_REFUSALS):
+            for entry, blocks in read_archive(
+                file, limits=limits, refusals=UNPACK_REFUSALS, check=self._abort.check
+            ):
                 self._abort.check()
                 name = entry.name.removeprefix("./").removesuffix("/")
                 if not name or name == ".":
