@@ -15,7 +15,13 @@ from corral.controller.distribution.instance_file_transfers import (
     ChangedFiles,
     FileChange,
 )
-from corral.controller.distribution.instance_files import InstanceFileQuestions, WalkRequest
+from corral.controller.distribution.instance_files import (
+    QUESTIONS_AT_ONCE,
+    QUESTIONS_PER_CALLER,
+    QUESTIONS_PER_INSTANCE,
+    InstanceFileQuestions,
+    WalkRequest,
+)
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.entropy import SystemEntropy
 from corral.testing.waiting import eventually
@@ -33,12 +39,14 @@ async def ready(depot, **fields):
     return talker, started["id"]
 
 
-def walking(depot, id, path="", limit=1000):
-    return asyncio.create_task(depot.term.distribution.walk_files(id, WalkRequest(path=path, limit=limit)))
+def walking(depot, id, path="", limit=1000, caller="c"):
+    request = WalkRequest(path=path, limit=limit)
+    return asyncio.create_task(depot.term.distribution.walk_files(id, request, caller=caller))
 
 
 def reading(depot, id, path="a", offset=0, length=100):
-    return asyncio.create_task(depot.term.distribution.read_file(id, path, offset=offset, length=length))
+    distribution = depot.term.distribution
+    return asyncio.create_task(distribution.read_file(id, path, offset=offset, length=length, caller="c"))
 
 
 async def asked_to_walk(talker):
@@ -177,10 +185,34 @@ async def test_a_node_that_does_not_answer_is_waited_for_only_so_long(depot):
     talker, id = await ready(depot)
     record = depot.state.instances.require(id).record
     files = InstanceFileQuestions(links=depot.term.sessions, entropy=SystemEntropy(), seconds=0.05)
-    walk = asyncio.create_task(files.walk(record, WalkRequest(limit=5)))
+    walk = asyncio.create_task(files.walk(record, WalkRequest(limit=5), caller="c"))
     await asked_to_walk(talker)
     assert (await failure(walk)).code is Code.TIMEOUT
-    assert files._open == {}
+    await eventually(lambda: (files._open, len(files.turns)) == ({}, 0))
+    await files.close()
+
+
+async def test_questions_of_one_caller_leave_turns_to_others_also_when_it_does_not_wait(depot):
+    talker, id = await ready(depot)
+    turns = depot.term.distribution._files.turns
+    own = [walking(depot, id) for _ in range(QUESTIONS_PER_CALLER)]
+    asked = await orders_of(talker, len(own))
+    refused = await failure(walking(depot, id))
+    assert (refused.code, "of yours" in str(refused)) == (Code.RATE_LIMITED, True)
+    other = walking(depot, id, caller="other")
+    await tell_tree(talker, await asked_to_walk(talker), "a")
+    assert len((await other).entries) == 1
+    for each in own:
+        each.cancel()
+    await asyncio.wait(own)
+    assert (await failure(walking(depot, id))).code is Code.RATE_LIMITED, "the node still works on them"
+    for question in asked:
+        await tell_tree(talker, question, "a", next=b"a")
+    await eventually(lambda: len(turns) == 0)
+    again = walking(depot, id)
+    await tell_tree(talker, await asked_to_walk(talker), "b")
+    assert [each.path for each in (await again).entries] == ["b"]
+    assert QUESTIONS_PER_CALLER < QUESTIONS_PER_INSTANCE < QUESTIONS_AT_ONCE
 
 
 async def test_the_end_of_a_term_ends_its_questions(depot):
@@ -248,7 +280,7 @@ async def orders_of(talker, count, fits=lambda order: True):
     found = []
     while len(found) < count:
         for message in messages_of(await talker.read()):
-            if kind_of(message) in ("change_instance_files", "send_instance_file"):
+            if kind_of(message) in ("change_instance_files", "send_instance_file", "walk_instance_files"):
                 order = getattr(message, kind_of(message))
                 found += [order] if fits(order) else []
     return found
@@ -327,8 +359,8 @@ async def test_a_node_that_cannot_change_files_still_shows_parts_of_them(depot):
     distribution = depot.term.distribution
     for asking in (
         changing(depot, id),
-        asyncio.create_task(distribution.look_at_file(id, "a")),
-        asyncio.create_task(distribution.walk_files(id, WalkRequest(limit=5, digests=9))),
+        asyncio.create_task(distribution.look_at_file(id, "a", caller="c")),
+        asyncio.create_task(distribution.walk_files(id, WalkRequest(limit=5, digests=9), caller="c")),
         asyncio.create_task(distribution.open_file(id, "a", caller="c").__aenter__()),
     ):
         assert (await failure(asking)).code is Code.NOT_SUPPORTED

@@ -58,12 +58,12 @@ class StandInDistribution:
         self._ask("prewarm_all", group)
         return [SyncAnswer(node=id, ok=True) for id, _ in self._state.nodes.items()]
 
-    async def walk_files(self, id: str, request: WalkRequest) -> FileListing:
+    async def walk_files(self, id: str, request: WalkRequest, *, caller: str) -> FileListing:
         self._ask("walk", (self._state.instances.require(id).record.id, request))
         entry = ListedFile(path=f"{request.path or 'logs'}/latest.log", kind="file", size=4, mode=0o640)
         return FileListing(entries=(entry,), truncated=True, next=b"latest.log\xff")
 
-    async def look_at_file(self, id: str, path: str) -> ListedFile:
+    async def look_at_file(self, id: str, path: str, *, caller: str) -> ListedFile:
         self._ask("look", (self._state.instances.require(id).record.id, path))
         digest = hashlib.sha256(self.saved).hexdigest()
         return ListedFile(path=path, kind="file", size=len(self.saved), digest=digest, binary=False)
@@ -125,7 +125,7 @@ class StandInDistribution:
             self.changed[change_id] = done
         return done
 
-    async def read_file(self, id: str, path: str, *, offset: int, length: int) -> FilePart:
+    async def read_file(self, id: str, path: str, *, offset: int, length: int, caller: str) -> FilePart:
         self._ask("read", (self._state.instances.require(id).record.id, path, offset, length))
         return FilePart(content=self.saved[offset : offset + length], size=len(self.saved))
 

@@ -16,7 +16,7 @@ import pytest
 from module_steps import install, modules_of, term_of
 from small_modules import archive
 
-from corral.controller.distribution.instance_files import MAX_WAITING
+from corral.controller.distribution.instance_files import QUESTIONS_PER_CALLER
 from corral.daemon.orders.file_orders import FileOrders
 from corral.domain.file_paths import MOST_BYTES, MOST_ENTRIES
 from corral.domain.ids import NodeId
@@ -278,12 +278,13 @@ async def test_many_questions_at_once_are_answered_or_put_off(looking: Looking) 
 
     async def read() -> bytes | Code:
         try:
-            return (await files.read_file("lobby-1", "begun.txt", offset=0, length=100)).content
+            part = await files.read_file("lobby-1", "begun.txt", offset=0, length=100, caller="c")
         except CorralError as error:
             return error.code
+        return part.content
 
-    answers = await asyncio.gather(*(read() for _ in range(MAX_WAITING + 3)))
-    assert answers.count(b"begun\n") == MAX_WAITING
+    answers = await asyncio.gather(*(read() for _ in range(QUESTIONS_PER_CALLER + 3)))
+    assert answers.count(b"begun\n") == QUESTIONS_PER_CALLER
     assert answers.count(Code.RATE_LIMITED) == 3
 
 

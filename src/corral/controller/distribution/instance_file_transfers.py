@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pathlib
-from collections.abc import AsyncIterator, Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncIterator
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -16,11 +16,11 @@ from corral.controller.distribution.instance_files import InstanceFileQuestions,
 from corral.controller.distribution.ports import FileUploads, offline
 from corral.controller.sessions.node_links import NodeLink
 from corral.controller.sessions.offered_files import OfferedFile, OfferedFiles
-from corral.domain.file_paths import check_path
+from corral.domain.file_paths import check_named
 from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import NodeId
 from corral.errors import Code, Retryable
-from corral.system.aio.tasks import Tasks, first_of
+from corral.system.aio.tasks import first_of
 from corral.system.controller_config import FilesSection
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import ControllerMessage
@@ -121,11 +121,6 @@ class InstanceFileTransfers:
             per_caller=DOWNLOADS_PER_CALLER,
             per_instance=DOWNLOADS_PER_INSTANCE,
         )
-        self._orders = Tasks()
-
-    async def close(self) -> None:
-        """End with the term."""
-        await self._orders.close()
 
     async def change(
         self,
@@ -140,7 +135,7 @@ class InstanceFileTransfers:
         """Have the node do it. FileChanged when what must hold does not, NOT_FOUND, ALREADY_EXISTS, PATH_REFUSED, DISK_FULL:
         then nothing was changed, unless the refusal says so. After NODE_OFFLINE and TIMEOUT it is not known. With `repeated`
         the node says what became of the change with this id, or MAY_HAVE_ARRIVED, and does nothing."""
-        check_path(change.path, field="path")
+        check_named(change.path, field="path")
         link = self._questions.link(record.node, changes=True, modes=change.mode != 0)
         request_id = self._questions.new_request()
         order = _order(record, change, request_id, self.limits)
@@ -165,7 +160,9 @@ class InstanceFileTransfers:
                     request_id=request_id,
                     gone=_unanswered(record.node),
                 )
-                async with self._ordered(asking, turn.pop_all(), record, self._change_seconds) as answered:
+                async with self._questions.ordered(
+                    asking, turn.pop_all(), record, self._change_seconds
+                ) as answered:
                     answer = await asyncio.shield(answered)
         return ChangedFiles(
             digest=answer.sha256 if is_digest(answer.sha256) else "",
@@ -189,7 +186,7 @@ class InstanceFileTransfers:
         """A file, whole or `length` bytes (0: the rest) from an offset on, or a directory as tar.gz. BODY_TOO_LARGE,
         ARCHIVE_TOO_LARGE, NOT_FOUND, PATH_REFUSED."""
         if path or not archive:
-            check_path(path, field="path")
+            check_named(path, field="path")
         link = self._questions.link(record.node, changes=True)
         request_id, limits = self._questions.new_request(), self.limits
         order = wire.SendInstanceFile(
@@ -211,7 +208,7 @@ class InstanceFileTransfers:
                 self._uploads.expect_stream(request_id, node_id=record.node, max_bytes=most)
             )
             async with (
-                self._ordered(
+                self._questions.ordered(
                     self._sent(link, record.node, order), turn.pop_all(), record, self._open_seconds
                 ) as answered,
                 contextlib.aclosing(stream.blocks()) as blocks,
@@ -235,25 +232,6 @@ class InstanceFileTransfers:
             lambda _: ControllerMessage(send_instance_file=order),
             request_id=order.request_id,
         )
-
-    @contextlib.asynccontextmanager
-    async def _ordered(
-        self,
-        asking: Coroutine[Any, Any, T],
-        turn: contextlib.ExitStack,
-        record: InstanceRecord,
-        seconds: float,
-    ) -> AsyncIterator[asyncio.Task[T]]:
-        """An order under way. Its turn is held until the node has answered: what nobody waits for any more still keeps the node
-        busy, and counts, for so long at most."""
-        task = self._orders.spawn(asking, name=f"distribution/files/{record.id}", awaited=True)
-        task.add_done_callback(lambda _: turn.close())
-        try:
-            yield task
-        finally:
-            if not task.done():
-                timer = asyncio.get_running_loop().call_later(seconds, task.cancel)
-                task.add_done_callback(lambda _: timer.cancel())
 
 
 def _order(

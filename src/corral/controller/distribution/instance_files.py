@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
-from collections.abc import AsyncIterator, Callable
-from typing import Final, TypeVar, cast
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
+from corral.controller.distribution.file_turns import FileTurns
 from corral.controller.distribution.ports import offline
 from corral.controller.sessions.node_links import NodeLink, NodeLinks, answer_of, dismiss
-from corral.domain.file_paths import MOST_BYTES, MOST_DIGESTED, MOST_ENTRIES, check_path
+from corral.domain.file_paths import MOST_BYTES, MOST_DIGESTED, MOST_ENTRIES, check_named
 from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.ids import NodeId
 from corral.domain.spec import invalid
 from corral.errors import Code, CorralError, FileChanged, Rejected, Retryable
+from corral.system.aio.tasks import Tasks
 from corral.system.entropy import Entropy, new_id
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import ControllerMessage
@@ -24,10 +26,12 @@ from corral.wire.v1.link_pb2 import ControllerMessage
 ANSWER_SECONDS: Final = 8.0
 """The deadline of a walk or a read as a whole; shorter than the default deadline of a module's capability
 call."""
-MAX_WAITING: Final = 16
-"""The most open queries to one node."""
+QUESTIONS_AT_ONCE: Final = 16
+QUESTIONS_PER_CALLER, QUESTIONS_PER_INSTANCE = 6, 8
+"""Open walks and reads of one node, and how many of these are of one caller or about one instance."""
 LISTING_BYTES: Final = 1024 * 1024
 """The most bytes of paths in one listing, whatever names workloads give their files."""
+_CLOSE_SECONDS: Final = 1.0
 _TEXT: Final = 500
 _DIGEST: Final = 64
 _HEX: Final = frozenset("0123456789abcdef")
@@ -44,6 +48,7 @@ _PASSING: Final = frozenset(
 )
 
 Answer = wire.InstanceFileTree | wire.InstanceFileContent | wire.InstanceFilesAnswer
+T = TypeVar("T")
 A = TypeVar("A", wire.InstanceFileTree, wire.InstanceFileContent, wire.InstanceFilesAnswer)
 
 
@@ -98,41 +103,86 @@ class InstanceFileQuestions:
         self._entropy = entropy
         self._seconds = seconds
         self._open: dict[str, _Question] = {}
+        self.turns = FileTurns(
+            "questions about files",
+            at_once=QUESTIONS_AT_ONCE,
+            per_caller=QUESTIONS_PER_CALLER,
+            per_instance=QUESTIONS_PER_INSTANCE,
+        )
+        self._orders = Tasks()
 
-    async def walk(self, record: InstanceRecord, request: WalkRequest) -> FileListing:
+    async def walk(self, record: InstanceRecord, request: WalkRequest, *, caller: str) -> FileListing:
         """The entries below its path (empty: everything), a directory before its entries, names in order.
         NOT_FOUND, PATH_REFUSED."""
         if request.path:
-            check_path(request.path, field="path")
+            check_named(request.path, field="path")
         if not 0 < request.limit <= MOST_ENTRIES:
             raise invalid("limit", f"{request.limit} is not possible", f"ask for 1 to {MOST_ENTRIES}")
-        async with _deadline(record.node, self._seconds):
-            link = self.link(record.node, changes=request.digests > 0)
-            return await self._full_walk(link, record, request)
+        link = self.link(record.node, changes=request.digests > 0)
+        return await self._in_turn(
+            record, caller, lambda asked: self._full_walk(link, record, request, asked)
+        )
 
-    async def look(self, record: InstanceRecord, path: str) -> ListedFile:
+    async def look(self, record: InstanceRecord, path: str, *, caller: str) -> ListedFile:
         """What lies at a path itself, with the digest of a file that is not too large. NOT_FOUND, PATH_REFUSED,
         NOT_SUPPORTED."""
-        check_path(path, field="path")
-        async with _deadline(record.node, self._seconds):
-            link = self.link(record.node, changes=True)
-            request = WalkRequest(path=path, limit=1, digests=MOST_DIGESTED)
-            tree = await self._walk(link, record, request, itself=True)
+        check_named(path, field="path")
+        link = self.link(record.node, changes=True)
+        request = WalkRequest(path=path, limit=1, digests=MOST_DIGESTED)
+        tree = await self._in_turn(record, caller, lambda _: self._walk(link, record, request, itself=True))
         if not tree.entries:
             raise Rejected(Code.NOT_FOUND, f"instance '{record.id}' has no '{path}'", field="path")
         return _entry(tree.entries[0], link)
 
-    async def read(self, record: InstanceRecord, path: str, *, offset: int, length: int) -> FilePart:
+    async def read(
+        self, record: InstanceRecord, path: str, *, offset: int, length: int, caller: str
+    ) -> FilePart:
         """`length` bytes from `offset`, fewer only at the end of the file. NOT_FOUND, PATH_REFUSED."""
-        check_path(path, field="path")
+        check_named(path, field="path")
         if not 0 <= offset < 2**63:
             raise invalid("offset", f"{offset} is not possible", "count bytes from 0")
         if not 0 < length <= MOST_BYTES:
             raise invalid("length", f"{length} is not possible", f"ask for 1 to {MOST_BYTES} bytes")
-        async with _deadline(record.node, self._seconds):
-            link = self.link(record.node)
-            part = await self._read(link, record, path, offset=offset, length=length)
-            return FilePart(content=part.content[:length], size=max(part.total_size_bytes, 0))
+        link = self.link(record.node)
+        part = await self._in_turn(
+            record, caller, lambda _: self._read(link, record, path, offset=offset, length=length)
+        )
+        return FilePart(content=part.content[:length], size=max(part.total_size_bytes, 0))
+
+    async def _in_turn(
+        self, record: InstanceRecord, caller: str, ask: Callable[[asyncio.Event], Coroutine[Any, Any, T]]
+    ) -> T:
+        """What a question becomes. The event that it gets is set when nobody waits for the answer any more."""
+        left = asyncio.Event()
+        with contextlib.ExitStack() as turn:
+            turn.enter_context(self.turns.taken(record.node, caller=caller, instance=record.id))
+            async with (
+                _deadline(record.node, self._seconds),
+                self.ordered(ask(left), turn.pop_all(), record, self._seconds) as answered,
+            ):
+                try:
+                    return await asyncio.shield(answered)
+                finally:
+                    left.set()
+
+    @contextlib.asynccontextmanager
+    async def ordered(
+        self,
+        asking: Coroutine[Any, Any, T],
+        turn: contextlib.ExitStack,
+        record: InstanceRecord,
+        seconds: float,
+    ) -> AsyncIterator[asyncio.Task[T]]:
+        """An order under way. Its turn is held until the node has answered: what nobody waits for any more still keeps the node
+        busy, and counts, for so long at most."""
+        task = self._orders.spawn(asking, name=f"distribution/files/{record.id}", awaited=True)
+        task.add_done_callback(lambda _: turn.close())
+        try:
+            yield task
+        finally:
+            if not task.done():
+                timer = asyncio.get_running_loop().call_later(seconds, task.cancel)
+                task.add_done_callback(lambda _: timer.cancel())
 
     def answered(self, node_id: NodeId, answer: Answer) -> None:
         """A node's answer; only that of the queried node counts."""
@@ -145,13 +195,17 @@ class InstanceFileQuestions:
         ):
             question.answer.set_result(answer)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End all queries with the term: no answer will arrive."""
         dismiss(question.answer for question in self._open.values())
+        await self._orders.wait(timeout=_CLOSE_SECONDS)  # each says to its caller why it ends
+        await self._orders.close()
 
     # walks
 
-    async def _full_walk(self, link: NodeLink, record: InstanceRecord, request: WalkRequest) -> FileListing:
+    async def _full_walk(
+        self, link: NodeLink, record: InstanceRecord, request: WalkRequest, left: asyncio.Event
+    ) -> FileListing:
         """Query page by page, until the listing or the limit is complete, or half of the time is over: digests take
         a while, and what was found so far is better than nothing."""
         found: list[ListedFile] = []
@@ -165,7 +219,7 @@ class InstanceFileQuestions:
                     return FileListing(entries=tuple(found), truncated=True)
                 room -= len(entry.path)
                 found.append(_entry(entry, link))
-            enough = len(found) >= limit or room < MOST_BYTES or loop.time() >= until
+            enough = len(found) >= limit or room < MOST_BYTES or loop.time() >= until or left.is_set()
             if enough or not tree.next or not tree.entries:
                 return FileListing(
                     entries=tuple(found), truncated=tree.truncated, next=tree.next if tree.entries else b""
@@ -264,14 +318,8 @@ class InstanceFileQuestions:
         request_id: str = "",
         gone: CorralError | None = None,
     ) -> A:
-        """The node's answer; its error is raised. The caller sets the deadline. NODE_OFFLINE, RATE_LIMITED. `gone`: raised
-        when the session ends after the question was sent."""
-        if sum(1 for each in self._open.values() if each.node_id == node_id) >= MAX_WAITING:
-            raise Retryable(
-                Code.RATE_LIMITED,
-                f"node '{node_id}' has {MAX_WAITING} questions about files to answer already",
-                retry_after=1.0,
-            )
+        """The node's answer; its error is raised. The caller sets the deadline and holds a turn. NODE_OFFLINE, RATE_LIMITED. `gone`:
+        raised when the session ends after the question was sent."""
         request_id = request_id or self.new_request()
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._open[request_id] = _Question(node_id=node_id, kind=kind, answer=answer)

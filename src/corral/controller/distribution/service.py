@@ -209,13 +209,13 @@ class Distribution:
         async with self._saving.save(record, paths, secret_names=secret_names) as blocks:
             yield blocks
 
-    async def walk_files(self, id: str, request: WalkRequest) -> FileListing:
+    async def walk_files(self, id: str, request: WalkRequest, *, caller: str) -> FileListing:
         """The content of an instance's directory; see `InstanceFileQuestions.walk`."""
-        return await self._files.walk(self._state.instances.require(id).record, request)
+        return await self._files.walk(self._state.instances.require(id).record, request, caller=caller)
 
-    async def look_at_file(self, id: str, path: str) -> ListedFile:
+    async def look_at_file(self, id: str, path: str, *, caller: str) -> ListedFile:
         """One entry of it; see `InstanceFileQuestions.look`."""
-        return await self._files.look(self._state.instances.require(id).record, path)
+        return await self._files.look(self._state.instances.require(id).record, path, caller=caller)
 
     @property
     def file_limits(self) -> FilesSection:
@@ -263,17 +263,16 @@ class Distribution:
         ) as opened:
             yield opened
 
-    async def read_file(self, id: str, path: str, *, offset: int, length: int) -> FilePart:
+    async def read_file(self, id: str, path: str, *, offset: int, length: int, caller: str) -> FilePart:
         """A part of one of its files; see `InstanceFileQuestions.read`."""
         record = self._state.instances.require(id).record
-        return await self._files.read(record, path, offset=offset, length=length)
+        return await self._files.read(record, path, offset=offset, length=length, caller=caller)
 
     async def close(self) -> None:
         """End with the term. Idempotent."""
         self._questions.close()
         self._saving.close()
-        self._files.close()
-        await self._transfers.close()
+        await self._files.close()
         await self._templates.close()
 
     def _connected(self) -> list[NodeRecord]:

@@ -19,9 +19,9 @@ VERSION: Final = "1.0.0"
 class InstanceFileReader(Protocol):
     """Port to the files on nodes. Every call has a deadline of its own and is bounded."""
 
-    async def walk_files(self, id: str, request: WalkRequest) -> FileListing: ...
+    async def walk_files(self, id: str, request: WalkRequest, *, caller: str) -> FileListing: ...
 
-    async def read_file(self, id: str, path: str, *, offset: int, length: int) -> FilePart: ...
+    async def read_file(self, id: str, path: str, *, offset: int, length: int, caller: str) -> FilePart: ...
 
 
 class _WalkArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,21 +51,30 @@ class InstanceFilesCapability:
     def methods(self) -> Mapping[str, BuiltInMethod]:
         return {"walk": self._walk, "read": self._read}
 
-    async def _walk(self, _: Consumer | None, raw: msgspec.Raw) -> list[FileEntry]:
+    async def _walk(self, consumer: Consumer | None, raw: msgspec.Raw) -> list[FileEntry]:
         asked = _arguments(raw, _WalkArguments, "walk")
         request = WalkRequest(path=asked.path, limit=asked.limit)
-        listing = await self._files.walk_files(asked.instance_id, request)
+        listing = await self._files.walk_files(asked.instance_id, request, caller=_caller(consumer))
         return [
             FileEntry(path=each.path, kind=each.kind, size=each.size, modified_at=each.modified_at)
             for each in listing.entries
         ]
 
-    async def _read(self, _: Consumer | None, raw: msgspec.Raw) -> bytes:
+    async def _read(self, consumer: Consumer | None, raw: msgspec.Raw) -> bytes:
         asked = _arguments(raw, _ReadArguments, "read")
         part = await self._files.read_file(
-            asked.instance_id, asked.path, offset=asked.offset, length=asked.length
+            asked.instance_id,
+            asked.path,
+            offset=asked.offset,
+            length=asked.length,
+            caller=_caller(consumer),
         )
         return part.content
+
+
+def _caller(consumer: Consumer | None) -> str:
+    """Whose share of a node's turns a call takes."""
+    return f"module/{consumer.manifest.id if consumer is not None else ''}"
 
 
 def _arguments(raw: msgspec.Raw, kind: type[T], method: str) -> T:

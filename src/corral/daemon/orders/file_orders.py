@@ -20,6 +20,7 @@ from corral.daemon.supervise.supervisor import InstanceSupervisor
 from corral.domain.file_paths import MOST_DIGESTED
 from corral.domain.ids import instance_id
 from corral.errors import Bug, Code, CorralError, Rejected
+from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.system.trees.entries import is_tree
@@ -32,7 +33,9 @@ from corral.wire.v1.instance_pb2 import (
 )
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 
-AT_ONCE: Final = 2
+AT_ONCE: Final = 4
+OF_INSTANCE: Final = 2
+"""Questions that are looked into at a time, and of these the ones about one instance: a slow one holds up nobody else."""
 WAITING: Final = 64
 _log = structlog.get_logger("corral.daemon.orders")
 
@@ -63,6 +66,7 @@ class FileOrders:
         self._directories = directories
         self._clock = clock
         self._turns = asyncio.Semaphore(AT_ONCE)
+        self._turns_of = KeyedLocks[str](holders=OF_INSTANCE)
         self._threads = concurrent.futures.ThreadPoolExecutor(AT_ONCE, thread_name_prefix="corral/files")
         self._tasks = Tasks()
         self.handlers: dict[str, Order] = {
@@ -144,7 +148,7 @@ class FileOrders:
             summarize=asked.summarize_threshold,
             digests=min(asked.digest_bytes, MOST_DIGESTED),
         )
-        async with self._turns:
+        async with self._turns_of.hold(asked.instance_id), self._turns:
             return await in_thread(
                 lambda abort: _walked(FileWalk(bounds, abort=abort, clock=self._clock), directory, asked),
                 threads=self._threads,
@@ -153,7 +157,7 @@ class FileOrders:
     async def read(self, asked: ReadInstanceFile) -> InstanceFileContent:
         """NOT_FOUND, PATH_REFUSED, MISSING_FIELD; OSError."""
         directory = self._directory(asked)
-        async with self._turns:
+        async with self._turns_of.hold(asked.instance_id), self._turns:
             return await in_thread(
                 lambda _: read_part(
                     directory, asked.path, offset=asked.offset, length=asked.max_bytes, tail=asked.tail

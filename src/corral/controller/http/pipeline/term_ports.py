@@ -145,13 +145,13 @@ class FileDistribution(Protocol):
         """Chosen files of an instance's working directory as a tar.gz. NODE_OFFLINE, TIMEOUT, NOT_FOUND,
         PATH_REFUSED, ARCHIVE_TOO_LARGE, SECRET_EXPOSED unless names are put in place of secrets."""
 
-    async def walk_files(self, id: str, request: WalkRequest) -> FileListing:
-        """The files in an instance's directory. NODE_OFFLINE, TIMEOUT, NOT_FOUND, PATH_REFUSED."""
+    async def walk_files(self, id: str, request: WalkRequest, *, caller: str) -> FileListing:
+        """The files in an instance's directory. RATE_LIMITED, NODE_OFFLINE, TIMEOUT, NOT_FOUND, PATH_REFUSED."""
 
-    async def look_at_file(self, id: str, path: str) -> ListedFile:
+    async def look_at_file(self, id: str, path: str, *, caller: str) -> ListedFile:
         """One of them, with its digest. NODE_OFFLINE, NOT_SUPPORTED, TIMEOUT, NOT_FOUND, PATH_REFUSED."""
 
-    async def read_file(self, id: str, path: str, *, offset: int, length: int) -> FilePart:
+    async def read_file(self, id: str, path: str, *, offset: int, length: int, caller: str) -> FilePart:
         """A part of one of its files. NODE_OFFLINE, TIMEOUT, NOT_FOUND, PATH_REFUSED."""
 
     def open_file(

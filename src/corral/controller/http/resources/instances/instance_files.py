@@ -30,7 +30,7 @@ from corral.domain.file_paths import (
     MOST_BYTES,
     MOST_ENTRIES,
     PATH_MAX,
-    check_path,
+    check_named,
 )
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
@@ -122,7 +122,7 @@ async def list_files(
         after=_place(query.cursor),
         digests=LISTED_DIGESTED if query.digests else 0,
     )
-    listing = await distribution.walk_files(call.path["id"], request)
+    listing = await distribution.walk_files(call.path["id"], request, caller=call.caller.limit_key)
     origins = await origins_of(state, templates, state.instances.require(call.path["id"]).record)
     items = await to_end(lambda: tuple(_shape(entry, origins) for entry in listing.entries))
     return InstanceFilesShape(
@@ -138,7 +138,7 @@ async def get_status(
     distribution: FileDistribution,
     call: ApiCall[None, InstanceFileQuery],
 ) -> InstanceFileShape:
-    found = await distribution.look_at_file(call.path["id"], call.query.path)
+    found = await distribution.look_at_file(call.path["id"], call.query.path, caller=call.caller.limit_key)
     origins = await origins_of(state, templates, state.instances.require(call.path["id"]).record)
     return _shape(found, origins)
 
@@ -148,7 +148,13 @@ async def get_content(distribution: FileDistribution, call: ApiCall[None, FileCo
     query, id = call.query, call.path["id"]
     length = query.length or 0
     if length <= MOST_BYTES:
-        part = await distribution.read_file(id, query.path, offset=query.offset, length=length or MOST_BYTES)
+        part = await distribution.read_file(
+            id,
+            query.path,
+            offset=query.offset,
+            length=length or MOST_BYTES,
+            caller=call.caller.limit_key,
+        )
         if length or part.size <= query.offset + len(part.content):
             whole = not query.offset and part.size == len(part.content)
             digest = hashlib.sha256(part.content).hexdigest() if whole else ""
@@ -181,7 +187,7 @@ async def get_origin(
     needed, access = Permission.TEMPLATES_CONTENT, call.caller.access
     authorise(call.caller, needed)
     record = state.instances.require(call.path["id"]).record
-    path = check_path(call.query.path, field="path")
+    path = check_named(call.query.path, field="path")
     origins = await origins_of(state, templates, record)
     found = origins.file(path)
     if found is None or not covers_template(access, needed, state, found[0].name):
