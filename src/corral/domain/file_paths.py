@@ -31,6 +31,14 @@ def check_path(text: str, *, field: str | None = None) -> str:
     return text
 
 
+def check_named(text: str, *, field: str | None = None) -> str:
+    """The path of what lies in a working directory already: a workload may have named it in any way, with control characters
+    and backslashes. PATH_REFUSED when it leads elsewhere or can be no name."""
+    if problem := "it holds a NUL" if "\0" in text else _place_problem(text):
+        raise _refused(text, problem, field)
+    return text
+
+
 def check_glob(text: str, *, field: str | None = None) -> str:
     """A glob by the rules of paths; it may end with a `/`. `**` is a whole part."""
     problem = _problem(text.removesuffix("/"))
@@ -75,12 +83,16 @@ def globs(patterns: tuple[str, ...]) -> Globs:
 
 
 def _problem(text: str) -> str:
-    if not text:
-        return "it is empty"
     if not text.isprintable() and any(ord(sign) < 32 or 127 <= ord(sign) < 160 for sign in text):
         return "it holds a control character"
     if "\\" in text:
         return "it holds a backslash; parts are separated by '/'"
+    return _place_problem(text)
+
+
+def _place_problem(text: str) -> str:
+    if not text:
+        return "it is empty"
     if text.startswith("/"):
         return "it is absolute"
     try:

@@ -514,6 +514,12 @@ def test_nothing_is_made_deeper_than_what_can_be_packed(root: pathlib.Path, scra
     assert code(lambda: put(root, f"{deepest}/d/file", b"deeper")) is Code.PATH_REFUSED
     assert not (root / deepest / "d").exists()
 
+    make_directory(root, "/".join(["e"] * 100))
+    for moved, at in (("e", f"{deepest}/e"), ("e", "/".join(["d"] * 101) + "/e"), ("d", "e/d")):
+        assert code(lambda: move_entry(root, moved, at, replace=False, abort=Abort())) is Code.PATH_REFUSED  # noqa: B023
+    move_entry(root, "e", "/".join(["d"] * 100) + "/e", replace=False, abort=Abort())
+    assert (root / "/".join([*["d"] * 100, *["e"] * 100])).is_dir()
+
     other = scratch / "running" / "lobby-2"
     other.mkdir()
     (other / "deep.tar.gz").write_bytes(target.read_bytes())
@@ -521,3 +527,15 @@ def test_nothing_is_made_deeper_than_what_can_be_packed(root: pathlib.Path, scra
     assert os.listdir(other) == ["deep.tar.gz"]
     assert unpacked(other, "deep.tar.gz", "", entries=300) == 201
     assert (other / deepest / "file").read_bytes() == b"deep"
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_an_archive_with_padding_without_end_is_refused_and_not_read_through(
+    root: pathlib.Path, replace: bool
+) -> None:
+    """A sparse file of terabytes costs a workload nothing."""
+    entry = tarfile.TarInfo("a")
+    tar(root, (entry, b"small"))
+    os.truncate(root / "a.tar.gz", 1 << 42)
+    assert code(lambda: unpacked(root, "a.tar.gz", "", replace=replace)) is Code.ARCHIVE_INVALID
+    assert not (root / "a").exists()

@@ -92,9 +92,7 @@ def test_links_are_named_and_never_followed(root, scratch):
         }
 
 
-@pytest.mark.parametrize(
-    "path", ["..", "../..", "a/../..", "/etc", "a//b", "./a", "a/", "a\0b", "a\nb", "a\\b"]
-)
+@pytest.mark.parametrize("path", ["..", "../..", "a/../..", "/etc", "a//b", "./a", "a/", "a\0b"])
 def test_a_path_that_is_none_is_refused(root, path):
     fill(root, "a/b")
     assert refused(walk, root, path) is Code.PATH_REFUSED

@@ -36,7 +36,7 @@ from corral.daemon.prepare.abort import Abort, in_thread
 from corral.daemon.prepare.file_exchange import LeftAside
 from corral.daemon.prepare.working_directories import WorkingDirectories, staging_beside
 from corral.daemon.supervise.supervisor import InstanceSupervisor
-from corral.domain.file_paths import MOST_DIGESTED, check_path
+from corral.domain.file_paths import MOST_DIGESTED, check_named
 from corral.errors import Code, Rejected, Retryable
 from corral.system.aio.tasks import Tasks
 from corral.system.entropy import Entropy, new_id
@@ -199,7 +199,7 @@ class FileChangeOrders:
                 hint="update the daemon of this node",
                 field="verb",
             )
-        check_path(asked.path, field="path")
+        check_named(asked.path, field="path")
         return await verb(root, asked)
 
     async def _write(self, root: pathlib.Path, asked: ChangeInstanceFiles) -> InstanceFilesAnswer:
@@ -332,7 +332,7 @@ class FileChangeOrders:
     async def _opened(self, root: pathlib.Path, asked: SendInstanceFile) -> AsyncIterator[_OpenedFile]:
         """The very file that is sent is digested first: what is written to it meanwhile breaks the transfer off. A part of
         it has no digest that anybody could compare it with, and is sent as it is."""
-        check_path(asked.path, field="path")
+        check_named(asked.path, field="path")
         with open_tree(root) as top, open_beneath(top, asked.path) as file:
             whole = os.fstat(file).st_size
             begin = min(max(asked.offset, 0), whole)
@@ -351,7 +351,7 @@ class FileChangeOrders:
     @contextlib.asynccontextmanager
     async def _packed(self, root: pathlib.Path, asked: SendInstanceFile) -> AsyncIterator[_OpenedFile]:
         if asked.path:
-            check_path(asked.path, field="path")
+            check_named(asked.path, field="path")
         archive = self._directories.staging(new_id("pack", self._entropy), static=False)
         room = RoomCheck(archive, reserve_mb=self._reserve_mb, size=0)
         try:

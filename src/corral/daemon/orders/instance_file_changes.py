@@ -22,10 +22,11 @@ from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.file_exchange import Entry, LeftAside, keep_beside, name_again, put_back_moved
 from corral.daemon.prepare.file_intents import ChangedTree, noted
 from corral.daemon.prepare.working_directories import staging_beside
-from corral.domain.file_paths import beneath, check_path
+from corral.domain.file_paths import DEEPEST, beneath, check_named, check_path
 from corral.errors import Code, Rejected
-from corral.system.trees.entries import entry_at, open_tree, parent_of
+from corral.system.trees.entries import DIRECTORY, entry_at, open_tree, parent_of
 from corral.system.trees.renames import rename_to_free
+from corral.system.trees.walk import walk
 
 
 class Rename(Protocol):
@@ -58,7 +59,7 @@ def move_entry(
     """Move a file or a directory to another path of the tree, whose directory exists; returns the digest of a file that was
     compared. ALREADY_EXISTS unless `replace`, by which a file replaces a file; NOT_FOUND without that directory; FileChanged, BODY_TOO_LARGE, PATH_REFUSED,
     FileNotFoundError; OSError. After any of these nothing lies at the target that did not before."""
-    check_path(path, field="path")
+    check_named(path, field="path")
     check_path(target, field="to")
     if beneath(target, path):
         raise _refused(f"'{path}' cannot be moved to a place in itself", "choose another target", field="to")
@@ -76,6 +77,7 @@ def move_entry(
         over = replace and kind == stat.S_IFREG and _kind(goal) == stat.S_IFREG
         if not over and _kind(goal):
             raise _taken(target, replace=replace)
+        _require_depth(source, path, target, abort, directory=kind == stat.S_IFDIR)
         seen = _compared(stack, source, path, condition, abort)
         try:
             if seen is None:
@@ -97,6 +99,24 @@ def move_entry(
         os.fsync(goal.directory)
         require_same_tree(root, top)
     return "" if seen is None else seen.digest
+
+
+def _require_depth(source: Entry, path: str, target: str, abort: Abort, *, directory: bool) -> None:
+    """PATH_REFUSED for a move by which something would lie deeper than can be listed and packed."""
+    check_depth(target if directory else target.rpartition("/")[0])
+    if not directory or target.count("/") <= path.count("/"):
+        return
+    descriptor = os.open(source.name, DIRECTORY, dir_fd=source.directory)
+    try:
+        for _ in walk(descriptor, deepest=DEEPEST - 1 - target.count("/")):
+            abort.check()
+    except Rejected as error:
+        if error.code is not Code.PATH_REFUSED:
+            raise
+        hint = "choose a target that is less deep: what is deeper cannot be listed, packed or saved"
+        raise _refused(f"'{path}' is nested too deep for '{target}'", hint, field="to") from None
+    finally:
+        os.close(descriptor)
 
 
 class _Way(NamedTuple):
@@ -149,7 +169,7 @@ def remove_entry(
     """Remove a file, a link itself, or a directory, if it is empty or with everything in it. It is at the returned path
     then, where nobody sees it; the caller deletes it there. PATH_REFUSED for a directory that is not empty, unless
     `recursive`; FileChanged, BODY_TOO_LARGE, FileNotFoundError; OSError."""
-    check_path(path, field="path")
+    check_named(path, field="path")
     place = staging_beside(root)
     gone = f".corral-gone-{secrets.token_hex(8)}"
     with contextlib.ExitStack() as stack:

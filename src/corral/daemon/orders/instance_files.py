@@ -26,7 +26,7 @@ from corral.domain.file_paths import (
     MOST_BYTES,
     MOST_ENTRIES,
     bounded,
-    check_path,
+    check_named,
 )
 from corral.errors import Code, Rejected, Retryable
 from corral.system.clock import Clock
@@ -86,7 +86,7 @@ class FileWalk:
         """The entries under `path`, after `after`. FileNotFoundError, PATH_REFUSED; TIMEOUT when the time was
         too short even for the first entry."""
         if path:
-            check_path(path, field="path")
+            check_named(path, field="path")
         try:
             with open_tree(root) as top, directory_beneath(top, path) as here:
                 prefix = f"{path}/".encode() if path else b""
@@ -97,7 +97,7 @@ class FileWalk:
 
     def look(self, root: pathlib.Path, path: str) -> InstanceFileTree:
         """What lies at `path` itself, without its digest if there is no time for that; errors as of `run`."""
-        check_path(path, field="path")
+        check_named(path, field="path")
         above, _, name = path.rpartition("/")
         raw, prefix = os.fsencode(name), f"{above}/".encode() if above else b""
         with open_tree(root) as top, parent_of(top, path) as here:
@@ -222,7 +222,7 @@ def read_part(
 ) -> InstanceFileContent:
     """Bytes of a regular file: so many from `offset` on, or the last ones. None behind its end. Blocks.
     FileNotFoundError, PATH_REFUSED for anything else that lies there."""
-    check_path(path, field="path")
+    check_named(path, field="path")
     if offset < 0:
         raise Rejected(
             Code.INVALID_FIELD, f"offset {offset} is negative", hint="count from 0", field="offset"

@@ -47,7 +47,7 @@ class Packed(msgspec.Struct, frozen=True):
     files: int
     size: int
     left_out: int = 0
-    """Links, special files, and files that may lie elsewhere as well."""
+    """Links, special files, files that may lie elsewhere as well, and names that are no UTF-8."""
 
 
 def pack(
@@ -96,7 +96,7 @@ def pack_directory(
     abort: Abort,
 ) -> Packed:
     """A directory of the tree for somebody to take away, empty directories included: what is no regular file is left out,
-    and so are files that may lie elsewhere as well. `room` gets the bytes so far. ARCHIVE_TOO_LARGE, DISK_FULL,
+    and so are files that may lie elsewhere as well, and names that are no UTF-8. `room` gets the bytes so far. ARCHIVE_TOO_LARGE, DISK_FULL,
     PATH_REFUSED, FileNotFoundError. Blocks."""
     files = size = left_out = 0
     most = min(max_files or MAX_FILES, MAX_FILES)
@@ -110,7 +110,10 @@ def pack_directory(
             files += 1
             if files > most:
                 raise _too_large(f"there are more than {most} files and directories")
-            name = found.path.encode(errors="surrogateescape").decode(errors="replace")
+            name = found.path
+            if not _is_text(name):  # two of them could have one name in the archive
+                left_out += 1
+                continue
             if found.is_directory:
                 entry = tarfile.TarInfo(name)
                 entry.type, entry.mode = tarfile.DIRTYPE, 0o755
@@ -122,6 +125,14 @@ def pack_directory(
                 left_out += 1
             room(size)
     return Packed(files, size, left_out)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class _Skipped(Exception):

@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from corral.daemon.prepare.file_exchange import Entry, Mark, removed_unless_left_aside
-from corral.domain.file_paths import check_path
+from corral.domain.file_paths import check_named, check_path
 from corral.errors import Code, Rejected
 from corral.system.trees.entries import NEW_FILE, open_regular, write_whole
 
@@ -123,8 +123,8 @@ def read_intent(place: Entry) -> FileIntent:
     finally:
         os.close(descriptor)
     intent = msgspec.json.decode(content, type=FileIntent)
-    check_path(intent.path)
-    check_path(intent.aside)
+    check_named(intent.path)
+    check_named(intent.aside)
     for name in (intent.tree,) if intent.within else (intent.tree, intent.aside):
         if "/" in check_path(name):
             raise Rejected(Code.PATH_REFUSED, f"'{name}' is no name", hint="nothing was changed")

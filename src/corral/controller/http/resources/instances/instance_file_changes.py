@@ -30,7 +30,7 @@ from corral.controller.modules.module_service import Modules
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
 from corral.domain.events import Draft, EventType
-from corral.domain.file_paths import FileMode, check_path
+from corral.domain.file_paths import FileMode, check_named, check_path
 from corral.domain.permissions import Permission
 from corral.domain.records import BegunEffect
 from corral.errors import Code, CorralError, Rejected
@@ -181,7 +181,7 @@ async def _changed(
     """`details`: what the audit has from before the effect."""
     instance = state.instances.require(call.path["id"]).record
     action, repeated = f"instances.files.{change.verb}", attempt.in_doubt
-    check_path(change.path, field="path")
+    check_named(change.path, field="path")
     distribution.require_changeable(instance.id, modes=change.mode != 0)
     if attempt.begun is None or not repeated:
         begun = await attempt.begin(action=action, subject=instance.id, after=details, node=instance.node)
