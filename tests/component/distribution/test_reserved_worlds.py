@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from corral.controller.instances.world_changes import MOST_OF_GROUP
 from corral.testing.api_calls import wait_for_instance
 from corral.testing.cluster import LocalCluster, LocalController, LocalDaemon
 from corral.wire.features import FEATURES, WORLDS
@@ -44,6 +45,16 @@ async def client(controller: LocalController) -> AsyncIterator[httpx.AsyncClient
 
 def error(answer: httpx.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["error"]["code"]
+
+
+async def test_places_are_not_reserved_without_end(
+    controller: LocalController, daemon: LocalDaemon, client: httpx.AsyncClient
+) -> None:
+    for number in range(1, MOST_OF_GROUP + 1):
+        made = await client.post(AT, json={**WORLD, "instance": f"world-{number}"})
+        assert made.is_success, made.text
+    assert error(await client.post(AT, json={**WORLD, "instance": "world-5000"})) == (409, "GROUP_FULL")
+    assert (await client.post(AT, json=WORLD)).is_success, "it is there already"
 
 
 async def test_a_reserved_instance_takes_files_and_stays_stopped_until_it_is_started(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from corral.controller.instances.confirmations import has_world
@@ -15,10 +17,13 @@ from corral.domain.ids import GroupName, InstanceId, NodeId, instance_number
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.errors import Code, Rejected
 
+MOST_OF_GROUP: Final = 1000
+"""Instances of a group, also those that have ended, up to which a further place is reserved."""
+
 
 def reserve_world(ws: Workspace, group: str, id: InstanceId, node: str, *, reason: str) -> InstanceRecord:
     """The record of a static instance that belongs to this node and is held stopped, so that nothing starts it; as it is if
-    it is so already. CONFLICT for an instance that runs or has its directory on another node, INVALID_FIELD."""
+    it is so already. CONFLICT for an instance that runs or has its directory on another node, GROUP_FULL, INVALID_FIELD."""
     record = ws.require_group(group)
     refuse_deleting(record)
     refuse_abstract(record)
@@ -28,6 +33,12 @@ def reserve_world(ws: Workspace, group: str, id: InstanceId, node: str, *, reaso
         _refuse_in_use(ws, record, before, node)
         if before.held and before.home == node and before.created_at >= record.created_at:
             return before
+    if before is None and len(ws.instances_of(group)) >= MOST_OF_GROUP:
+        raise Rejected(
+            Code.GROUP_FULL,
+            f"group '{group}' has {MOST_OF_GROUP} instances, those that do not run included",
+            hint="delete some that are not needed: 'corral instance delete'",
+        )
     decision = ws.decide(
         DecisionKind.PLACE,
         group=group,
