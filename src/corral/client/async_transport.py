@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from corral.client.addresses import Address
 from corral.client.bodies import BLOCK, Body, BodyCount
-from corral.client.errors import Unreachable
+from corral.client.errors import InvalidAnswer, Unreachable
 from corral.client.failures import broken_off, invalid, unreachable
 from corral.client.http1 import AnswerFault, AnswerParser, Head
 from corral.client.outgoing import Outgoing
@@ -144,14 +144,19 @@ class AsyncAnswer:
         """The body, if it has no more than `limit` bytes, never pauses for so many seconds, and takes ten times as long at most."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _WHOLE * seconds
+        if int(self.head.get("content-length") or 0) > limit:
+            raise self._too_long(limit)
         found = bytearray()
         while piece := await self.piece(min(seconds, deadline - loop.time())):
             found += piece
             if len(found) > limit:
-                self.close()
-                what = f"an answer of more than {limit} bytes"
-                raise invalid(self._transport.address.url, what, in_doubt=self._changes)
+                raise self._too_long(limit)
         return bytes(found)
+
+    def _too_long(self, limit: int) -> InvalidAnswer:
+        self.close()
+        what = f"an answer of more than {limit} bytes"
+        return invalid(self._transport.address.url, what, in_doubt=self._changes)
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

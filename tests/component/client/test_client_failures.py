@@ -161,6 +161,13 @@ async def test_a_truncated_answer_is_asked_for_again(kind):
     assert len(server.asked) == 2
 
 
+async def test_an_answer_that_announces_too_much_is_not_waited_for(kind):
+    head = b"HTTP/1.1 200 X\r\nContent-Length: 9999999999999999999\r\n\r\n{"
+    async with ScriptedServer([head]) as server, calling(kind, server.url, retry=QUICK) as caller:
+        with pytest.raises(InvalidAnswer, match="more than"):
+            await caller.call(health)
+
+
 async def test_an_answer_is_not_read_beyond_its_bound(kind):
     async with (
         ScriptedServer([b"HTTP/1.1 200 X\r\n\r\n" + b" " * (MAX_ANSWER + 1)], closes=True) as server,

@@ -42,7 +42,7 @@ class ApiAnswers:
             return None
         try:
             return json.loads(content)
-        except ValueError:  # UnicodeDecodeError is one, too
+        except (ValueError, RecursionError):  # UnicodeDecodeError is one of the first
             raise self.not_ours("no JSON") from None
 
     def refusal(self, head: Head, content: bytes, *, changed: bool) -> CommandRefused | Unreachable:
