@@ -142,15 +142,22 @@ def _missing(value: Any) -> bool:
 
 
 def show_list(
-    output: str, items: Sequence[Item], *, columns: Sequence[Column], name: str = "id", by_name: bool = False
+    output: str,
+    items: Sequence[Item],
+    *,
+    columns: Sequence[Column],
+    name: str = "id",
+    by_name: bool = False,
+    page: Item | None = None,
 ) -> None:
-    """`by_name`: a table, and a list of names, is sorted by it as people count, w-6 before w-10."""
+    """`by_name`: a table, and a list of names, is sorted by it as people count, w-6 before w-10. `page`: what else an answer
+    has, when it may not be all there is."""
     if output == "table":
         click.echo(list_table(items, columns, by=name if by_name else None))
     elif output == "name":
         _show_names(_sorted(items, name) if by_name else items, name)
     else:
-        _show_document(output, {"items": list(items), "next": None})
+        _show_document(output, {"items": list(items), "next": None, **(page or {})})
 
 
 def _sorted(items: Sequence[Item], by: str) -> Sequence[Item]:
@@ -200,7 +207,7 @@ def show_streamed(output: str, item: Item, line: Callable[[Item], str], *, name:
     elif output == "name":
         _show_names([item], name)
     elif output == "json":
-        click.echo(json.dumps(item, ensure_ascii=False))
+        click.echo(_as_json(item))
     else:
         click.echo("---")
         _show_document(output, item)
@@ -213,8 +220,23 @@ def _show_names(items: Iterable[Item], name: str) -> None:
 
 def _show_document(output: str, document: Any) -> None:
     if output == "json":
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        click.echo(_as_json(document, indent=2))
         return
     import yaml  # half of our start-up budget, and few ask for it
 
-    click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
+    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    if not _is_harmless(text):
+        text = yaml.safe_dump(document, sort_keys=False, allow_unicode=False)
+    click.echo(text, nl=False)
+
+
+def _as_json(document: Any, *, indent: int | None = None) -> str:
+    """With escapes for what would steer a terminal: for programs it is the same value."""
+    text = json.dumps(document, indent=indent, ensure_ascii=False)
+    if _is_harmless(text):
+        return text
+    return "".join(sign if _is_harmless(sign) else json.dumps(sign)[1:-1] for sign in text)
+
+
+def _is_harmless(text: str) -> bool:
+    return text.replace("\n", "").isprintable()

@@ -29,6 +29,7 @@ from corral.controller.http.resources.instances.command_execution import (
 from corral.controller.http.resources.instances.instances import CommandLine
 from corral.controller.http.resources.node_commands import NodeCommandServices, run_on_node
 from corral.controller.state.ledger import Mutation
+from corral.domain.control_characters import spelled
 from corral.domain.permissions import Permission
 from corral.domain.records import AuditOutcome
 from corral.errors import Code, CorralError, Rejected
@@ -122,7 +123,7 @@ class UniverseConsole:
             for each in await self._executed(line):
                 await write(each)
         except CorralError as error:
-            return f"error: {error.message}".encode()
+            return f"error: {spelled(error.message)}".encode()
         except msgspec.ValidationError:
             return b"error: a command is one line of at most 4,095 characters"
         return None
