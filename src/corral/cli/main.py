@@ -11,7 +11,7 @@ import click
 
 from corral.cli.command_groups import LazyGroup
 from corral.cli.early_signals import survive_dump_signal
-from corral.cli.failure import CommandFailure, CommandRefused, report
+from corral.cli.failure import CommandFailure, CommandRefused, WrongUsage, report
 from corral.cli.token_options import given_token, token_options
 from corral.version import VERSION
 
@@ -126,6 +126,9 @@ def invoke(args: list[str] | None = None, *, obj: dict[str, Any] | None = None) 
     """Run a command; its exit code, or its failure as an exception. `obj`: what `opened_session` takes from above."""
     try:
         result = cli.main(args=args, prog_name="corral", standalone_mode=False, obj=obj)
+    except UnicodeEncodeError as error:  # of an argument: the system takes any bytes for one
+        hint = "names that are no UTF-8 can be neither sent nor asked for; rename it, or remove its directory"
+        raise WrongUsage(f"{error.object[:80]!r} is no UTF-8", hint=hint) from None
     except Exception as error:
         refusal = _refusal(error)
         if refusal is None:

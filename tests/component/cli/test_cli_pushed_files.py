@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
+import yaml
 from stand_in_controller import Answer, Request, StandIn, refused
 from stand_in_directory import AT, LOG, Directory, archive, sha256
 
@@ -176,3 +177,118 @@ def test_a_pull_names_what_it_leaves_out(corral: Corral, server: StandIn, scratc
     assert json.loads(pulled.stdout)["left_out"] == ["link", "twin"]
     assert "2 entries left out" in pulled.stderr
     assert "link, twin" in pulled.stderr
+
+
+def test_what_cannot_be_written_keeps_nothing_else_from_being_pushed(
+    corral: Corral, server: StandIn, source: pathlib.Path
+) -> None:
+    there = Directory(server)
+    for name in (b"back\\slash", b"caf\xe9", b"first", b"last", b"line\nbreak"):
+        (source / os.fsdecode(name)).write_bytes(b"new")
+    push = ("instance", "push", "lobby-1", str(source), ".")
+    failed = corral(*push)
+    assert failed.returncode == 1
+    assert "2 files sent, 0 as before; not written: back" in failed.stderr
+    assert "error: 3 entries were not written" in failed.stderr
+    assert there.files == {"first": b"new", "last": b"new"}
+
+
+def test_a_file_that_is_saved_all_the_time_is_named_with_the_way_out(
+    corral: Corral, server: StandIn, source: pathlib.Path
+) -> None:
+    there = Directory(server, hot=b"0", last=b"0")
+    write = server.answers["PUT", f"{AT}/content"]
+
+    def saved(request: Request) -> Answer:
+        there.files["hot"] += b"1"
+        return write(request)
+
+    server.answers["PUT", f"{AT}/content"] = saved
+    for name in ("hot", "last"):
+        (source / name).write_bytes(b"new")
+    push = ("instance", "push", "lobby-1", str(source), ".")
+    failed = corral(*push)
+    assert failed.returncode == 1
+    assert "1 file sent, 0 as before; not written: hot" in failed.stderr
+    assert "hint: --force also writes over what changes meanwhile" in failed.stderr
+    assert (there.files["hot"][:1], there.files["last"]) == (b"0", b"new")
+    assert corral(*push, "--force").returncode == 0
+    assert there.files["hot"] == b"new"
+
+
+def test_a_directory_is_pulled_whatever_a_workload_has_called_its_files(
+    corral: Corral, server: StandIn, scratch: pathlib.Path
+) -> None:
+    names = ["back\\slash", "line\nbreak", "plain"]
+    server.answers["GET", AT] = (200, {"items": [], "next": None, "truncated": False})
+    server.answers["GET", f"{AT}/archive"] = archive(*names)
+    target = scratch / "all"
+    pulled = corral("instance", "pull", "lobby-1", ".", str(target))
+    assert "3 files fetched" in pulled.stdout, pulled.stderr
+    assert sorted(os.listdir(target)) == names
+
+
+@pytest.mark.parametrize("name", ["../out", "/etc/out", "a/../../out", "."])
+def test_no_name_of_an_archive_leads_out_of_the_target(
+    corral: Corral, server: StandIn, scratch: pathlib.Path, name: str
+) -> None:
+    server.answers["GET", f"{AT}/archive"] = archive("a", name)
+    failed = corral("instance", "pull", "lobby-1", ".", str(scratch / "all"))
+    assert (failed.returncode, "PATH" in failed.stderr or "refused" in failed.stderr) == (1, True), failed
+    assert not (scratch / "out").exists()
+
+
+def test_a_pull_follows_no_link_that_lies_in_its_target(
+    corral: Corral, server: StandIn, scratch: pathlib.Path
+) -> None:
+    outside, target = scratch / "outside", scratch / "all"
+    for each in (outside, target):
+        each.mkdir()
+    (outside / "f").write_bytes(b"mine")
+    (target / "sub").symlink_to(outside)
+    (target / "f").symlink_to(outside / "f")
+    for name in ("sub/new", "f"):
+        server.answers["GET", f"{AT}/archive"] = archive(name)
+        failed = corral("instance", "pull", "lobby-1", ".", str(target), "--replace")
+        assert (failed.returncode, "is a link" in failed.stderr) == (1, True), failed.stderr
+    assert {each.name: each.read_bytes() for each in outside.iterdir()} == {"f": b"mine"}
+
+
+def test_an_archive_with_one_name_twice_and_a_list_without_end_are_refused(
+    corral: Corral, server: StandIn, scratch: pathlib.Path
+) -> None:
+    server.answers["GET", f"{AT}/archive"] = archive("a", "a")
+    pull = ("instance", "pull", "lobby-1", ".", str(scratch / "all"))
+    failed = corral(*pull)
+    assert (failed.returncode, "twice" in failed.stderr) == (1, True)
+    assert "until then 1 file fetched" in failed.stderr
+    server.answers["GET", f"{AT}/archive"] = archive("a")
+    server.answers["GET", AT] = (200, {"items": [LOG], "next": "same", "truncated": True})
+    endless = corral(*pull, "--replace")
+    assert (endless.returncode, "does not end" in endless.stderr) == (1, True)
+
+
+def test_a_name_that_is_no_utf8_is_wrong_usage(corral: Corral, server: StandIn) -> None:
+    Directory(server)
+    failed = corral("instance", "cat", "lobby-1", os.fsdecode(b"caf\xe9"))
+    assert (failed.returncode, "is no UTF-8" in failed.stderr) == (2, True), failed.stderr
+
+
+def test_a_page_of_files_says_to_programs_that_there_are_more(corral: Corral, server: StandIn) -> None:
+    Directory(server, a=b"", b=b"", c=b"")
+    page = json.loads(corral("instance", "files", "lobby-1", "-o", "json").stdout)
+    assert (len(page["items"]), page["next"]) == (2, "b")
+    whole = json.loads(corral("instance", "files", "lobby-1", "--all", "-o", "json").stdout)
+    assert (len(whole["items"]), whole["next"]) == (3, None)
+
+
+def test_documents_hold_nothing_that_steers_a_terminal(corral: Corral, server: StandIn) -> None:
+    name = "a\x9b31m\u202egnp\x1b[2J ä"
+    server.answers["GET", AT] = (200, {"items": [{**LOG, "path": name}], "next": None, "truncated": False})
+    for form in ("json", "yaml"):
+        shown = corral("instance", "files", "lobby-1", "-o", form).stdout
+        assert shown.replace("\n", "").isprintable(), form
+        read = json.loads(shown) if form == "json" else yaml.safe_load(shown)
+        assert read["items"][0]["path"] == name
+    (plain,) = json.loads(corral("instance", "files", "lobby-1", "-o", "json").stdout)["items"]
+    assert "ä" in plain["path"]

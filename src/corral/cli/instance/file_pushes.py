@@ -24,9 +24,15 @@ from corral.cli.instance.file_changes import (
 )
 from corral.cli.instance.file_trees import digest_of, is_executable_there, listed
 from corral.cli.terminal.output import show_done
-from corral.errors import counted
+from corral.domain.file_paths import check_path
+from corral.errors import Rejected, counted, short_list
 
 _ATTEMPTS: Final = 60
+_NAMED: Final = 20
+_OF_ONE_FILE: Final = frozenset({"ALREADY_EXISTS", "BODY_TOO_LARGE", CHANGED, "PATH_REFUSED"})
+"""Refusals that the rest of a directory does not meet."""
+LocalEntry = tuple[str, pathlib.Path | None]
+"""A path in a directory here, and the file; None: it is a directory."""
 T = TypeVar("T")
 
 
@@ -173,30 +179,53 @@ class DirectoryPush(FilePush):
         super().__init__(session, id, force=force, keep=keep)
         self._local = local
         self._path = path
+        self.refused: dict[str, CommandRefused] = {}
+        """What could not be written, by its path."""
 
     def run(self) -> dict[str, Any]:
-        try:
-            tree = list(_walk(self._local))  # nothing is sent of one that cannot be read as a whole
-        except OSError as error:
-            raise unreadable(error) from error
+        """What cannot be written does not keep the rest from being sent; CommandRefused names it in the end."""
+        tree = local_tree(self._local)
         there = self._there()
         try:
             self._run(tree, there)
         except BaseException:
-            note(
-                f"until then {counted(self.sent, 'file')} sent, {self.same} as before; the same command goes on with the rest"
-            )
+            note(f"until then {self._so_far()}; the same command goes on with the rest")
             raise
+        if self.refused:
+            note(f"{self._so_far()}; not written: {short_list(self.refused, _NAMED)}")
+            raise self._refusal()
         return {"path": self._path or ".", "sent": self.sent, "same": self.same}
 
-    def _run(self, tree: Iterable[tuple[str, pathlib.Path | None]], there: dict[str, dict[str, Any]]) -> None:
+    def _so_far(self) -> str:
+        return f"{counted(self.sent, 'file')} sent, {self.same} as before"
+
+    def _refusal(self) -> CommandRefused:
+        """For all that were refused, with the reason of the first one."""
+        path, first = next(iter(self.refused.items()))
+        changed = any(each.code == CHANGED for each in self.refused.values())
+        count = counted(len(self.refused), "entry was", "entries were")
+        return CommandRefused(
+            f"{count} not written; '{path}': {first.message}",
+            hint="--force also writes over what changes meanwhile" if changed else first.hint,
+            code=first.code,
+        )
+
+    def _run(self, tree: Iterable[LocalEntry], there: dict[str, dict[str, Any]]) -> None:
         for name, file in tree:
             target = f"{self._path}/{name}" if self._path else name
-            if file is None:
-                if target not in there:
+            try:
+                check_path(target)
+                if file is not None:
+                    self.send(target, file, there.get(target))
+                elif target not in there:
                     self._make_directory(target)
-                continue
-            self.send(target, file, there.get(target))
+            except Rejected as refused:
+                hint = "rename it here: names are UTF-8, without control characters and backslashes"
+                self.refused[target] = CommandRefused(refused.message, hint=hint, code=refused.code.name)
+            except CommandRefused as refusal:
+                if refusal.code not in _OF_ONE_FILE:
+                    raise
+                self.refused[target] = refusal
 
     def _there(self) -> dict[str, dict[str, Any]]:
         try:
@@ -234,7 +263,28 @@ def _other_mode(file: IO[bytes], there: dict[str, Any] | None) -> str | None:
     return EXECUTABLE if executable else PLAIN
 
 
-def _walk(root: pathlib.Path) -> Iterator[tuple[str, pathlib.Path | None]]:
+def local_tree(root: pathlib.Path) -> list[LocalEntry]:
+    """What would be sent of a directory. CommandFailure when a part of it cannot be read: then nothing is sent."""
+    try:
+        return list(_walk(root))
+    except OSError as error:
+        raise unreadable(error) from error
+
+
+def unwritable_names(root: pathlib.Path) -> list[str]:
+    """Names in a directory that no file of an instance may have."""
+    return [name for name, _ in local_tree(root) if not _is_writable(name)]
+
+
+def _is_writable(name: str) -> bool:
+    try:
+        check_path(name)
+    except Rejected:
+        return False
+    return True
+
+
+def _walk(root: pathlib.Path) -> Iterator[LocalEntry]:
     """Files, and None for directories; links and the like are named and left out, and what cannot be read is a failure."""
     for place, directories, names in read_tree(root):
         directories.sort()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import pathlib
@@ -18,6 +19,7 @@ from corral.cli.api.session import ApiSession, api_command
 from corral.cli.failure import CommandFailure, WrongUsage, note, printable
 from corral.cli.instance.file_changes import files_path
 from corral.cli.terminal.output import show_done
+from corral.cli.terminal.progress_line import ProgressLine
 from corral.errors import counted, short_list
 
 if TYPE_CHECKING:
@@ -32,10 +34,14 @@ _NAMED: Final = 20
 
 def listed(session: ApiSession, id: str, params: Params) -> Iterator[dict[str, Any]]:
     """All entries of a directory, page by page."""
-    asked = {"limit": _PAGE, **params}
+    asked, count = {"limit": _PAGE, **params}, 0
     while True:
         page = session.client.get(files_path(id), asked)
-        yield from page.get("items") or []
+        items = page.get("items") or []
+        yield from items
+        count += max(1, len(items))
+        if count > _MOST_ENTRIES or page.get("next") == asked.get("cursor", ""):
+            raise CommandFailure("the list does not end", hint="name a directory in it")
         if not page.get("next"):
             if page.get("truncated"):
                 note(
@@ -86,7 +92,8 @@ def pull(session: ApiSession, id: str, path: str, target: str | None, replace: b
 
 def is_executable_there(entry: dict[str, Any]) -> bool:
     """Whether an entry of a listing is; False where its node does not tell."""
-    return bool(int(entry.get("mode") or "0", 8) & stat.S_IXUSR)
+    mode = str(entry.get("mode") or "0")
+    return mode.isdecimal() and "8" not in mode and "9" not in mode and bool(int(mode, 8) & stat.S_IXUSR)
 
 
 def _make_executable(place: pathlib.Path) -> None:
@@ -112,8 +119,15 @@ def _pull_directory(
 
     with tempfile.TemporaryDirectory(prefix="corral-pull-") as directory:
         packed = pathlib.Path(directory) / "packed"
-        response = session.client.download(files_path(id, "archive"), {"path": path})
-        save(response, str(packed), what=path or id)
+        with ProgressLine() as line:
+            line.show(f"waiting for the node to pack {path or id}")
+            response = session.client.download(files_path(id, "archive"), {"path": path})
+        try:
+            save(response, str(packed), what=path or id)
+        except CommandFailure as failure:
+            if isinstance(failure.__cause__, OSError) and failure.__cause__.errno == errno.ENOSPC:
+                failure.hint = "set TMPDIR to a directory with room for the archive of all files"
+            raise
         try:
             if not replace and place.exists() and (others := _differing(packed, place)):
                 _confirm_replaced(others)
@@ -135,19 +149,18 @@ def _pull_directory(
 
 
 def _entries(packed: pathlib.Path) -> Iterator[tuple[str, ArchiveEntry, Iterator[bytes]]]:
-    """What the archive has, by checked names."""
+    """What the archive has, by names that lead nowhere else. Otherwise they are as the workload chose them."""
     from corral.archives.archive_reader import read_archive
     from corral.archives.limits import ArchiveLimits
-    from corral.archives.paths import checked_path
     from corral.archives.refusals import UNPACK_REFUSALS
+    from corral.domain.file_paths import check_named
 
     limits = ArchiveLimits(
         max_bytes=_MOST_BYTES, max_entries=_MOST_ENTRIES, max_stream_bytes=_MOST_BYTES, any_ratio=True
     )
     with packed.open("rb") as file:
         for entry, blocks in read_archive(file, limits=limits, refusals=UNPACK_REFUSALS):
-            name = checked_path(entry.name.removesuffix("/"), name=entry.name, refusals=UNPACK_REFUSALS)
-            yield name, entry, blocks
+            yield check_named(entry.name.removesuffix("/")), entry, blocks
 
 
 def _differing(packed: pathlib.Path, place: pathlib.Path) -> list[str]:
@@ -170,18 +183,38 @@ def _unpacked(packed: pathlib.Path, place: pathlib.Path) -> tuple[int, set[str]]
     count = 0
     names: set[str] = set()
     place.mkdir(parents=True, exist_ok=True)
-    for name, entry, blocks in _entries(packed):
-        names.add(name)
-        if entry.directory:
-            (place / name).mkdir(parents=True, exist_ok=True)
-            continue
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        with opened_target(str(place / name)) as target:
-            for block in blocks:
-                target.write(block)
-            os.fchmod(target.fileno(), 0o755 if entry.mode & 0o111 else 0o644)
-        count += 1
+    try:
+        for name, entry, blocks in _entries(packed):
+            if name in names:
+                raise CommandFailure(
+                    f"the archive has '{name}' twice", hint="fetch it again, or file by file"
+                )
+            names.add(name)
+            _refuse_links(place, name, names)
+            if entry.directory:
+                (place / name).mkdir(parents=True, exist_ok=True)
+                continue
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            with opened_target(str(place / name)) as target:
+                for block in blocks:
+                    target.write(block)
+                os.fchmod(target.fileno(), 0o755 if entry.mode & 0o111 else 0o644)
+            count += 1
+    except BaseException:
+        note(f"until then {counted(count, 'file')} fetched into {place}")
+        raise
     return count, names
+
+
+def _refuse_links(place: pathlib.Path, name: str, known: set[str]) -> None:
+    """CommandFailure for a link on the way from `place` to a name: it leads elsewhere. Directories in `known` are none."""
+    for path in (name, *map(str, pathlib.PurePosixPath(name).parents)):
+        if path == "." or (path != name and path in known):
+            return
+        if (place / path).is_symlink():
+            raise CommandFailure(
+                f"{place / path} is a link, and would be followed", hint="remove it, or choose another target"
+            )
 
 
 def _confirm_replaced(files: list[str]) -> None:

@@ -79,7 +79,8 @@ def files(
         return
     found = session.client.get(f"{INSTANCES}/{segment(id)}/files", {**asked, "limit": limit})
     items = found.get("items") or []
-    show_list(session.output, items, columns=columns, name="path")
+    page = {"next": found.get("next"), "truncated": bool(found.get("truncated"))}
+    show_list(session.output, items, columns=columns, name="path", page=page)
     if found.get("truncated"):
         remark(f"there is more than these {len(items)}; name a DIRECTORY, raise --limit, or use --all")
 

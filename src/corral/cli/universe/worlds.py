@@ -11,14 +11,15 @@ from typing import Any, Final, NamedTuple
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession
 from corral.cli.failure import CommandRefused, WrongUsage, note
-from corral.cli.instance.file_pushes import DirectoryPush
+from corral.cli.instance.file_pushes import DirectoryPush, unwritable_names
 from corral.cli.instance.waits import ENDED, INSTANCES
 from corral.cli.universe.import_plan import ImportPlan, StaticCopy
 from corral.domain.ids import instance_number
-from corral.errors import counted
+from corral.errors import counted, short_list
 
 GROUPS: Final = "/api/v1/groups"
 NODES: Final = "/api/v1/nodes"
+_NAMED: Final = 10
 REASON: Final = "its world is copied by 'corral import universe'"
 """Of the instances that are stopped by the import: only those does it start."""
 
@@ -78,6 +79,11 @@ def planned_worlds(session: ApiSession, plan: ImportPlan, chosen: Sequence[str])
 
 def _check(session: ApiSession, world: PlannedWorld) -> None:
     copy = world.copy
+    if names := unwritable_names(copy.path):
+        raise CommandRefused(
+            f"{copy.source}: no file of an instance may be named {short_list(names, _NAMED)}",
+            hint="rename or remove it: names are UTF-8, without control characters and backslashes",
+        )
     if copy.nodes and world.node not in copy.nodes:
         raise WrongUsage(
             f"{copy.source}: its configuration may only use {', '.join(copy.nodes)}, not '{world.node}'",
