@@ -74,7 +74,17 @@ def test_a_file_is_put_only_over_what_was_seen(
     done = corral(*put, "--if-match", sha256(b"one"), "-o", "json")
     assert json.loads(done.stdout)["digest"] == sha256(b"two")
     assert there.files["conf"] == b"two"
-    assert corral(*put[:-1], "/no/such/file").returncode == 2
+
+
+def test_a_file_that_cannot_be_read_here_is_answered_with_the_order_of_both_names(
+    corral: Corral, server: StandIn
+) -> None:
+    there = Directory(server, conf=b"one")
+    failed = corral("instance", "put", "lobby-1", "/no/such/file", "conf")
+    assert failed.returncode == 2
+    assert "cannot read conf" in failed.stderr
+    assert "path in the instance comes first, the file on this machine second" in failed.stderr
+    assert there.files == {"conf": b"one"}
 
 
 def test_an_edit_is_written_over_what_was_read(corral: Corral, server: StandIn) -> None:

@@ -31,6 +31,7 @@ MODES: Final = (PLAIN, EXECUTABLE, "444", "555")
 CHANGE_SECONDS: Final = 200.0
 """A little more than a node has for a change."""
 _BLOCK: Final = 256 * 1024
+_ORDER: Final = "the path in the instance comes first, the file on this machine second: 'corral instance put ID PATH FILE'"
 _CHOICES: Final = ("overwrite", "merge", "abort")
 _UNMERGED_CHOICES: Final = ("overwrite", "abort")
 """Of what is no text."""
@@ -77,8 +78,7 @@ def put_file(
         if source is None and not os.fstat(file.fileno()).st_size:
             raise WrongUsage(
                 "no FILE was named, and standard input is empty",
-                hint="nothing was written; PATH is the instance's, FILE is here: 'corral instance put ID PATH FILE',"
-                " or '-' for standard input, whatever it has",
+                hint=f"nothing was written; {_ORDER}, or '-' for standard input, whatever it has",
             )
         if mode is None and source not in (None, "-") and is_executable(file):
             made = send_with_mode(session, id, path, file, condition(if_match), mode=EXECUTABLE)
@@ -139,7 +139,10 @@ def opened_source(source: str) -> Iterator[IO[bytes]]:
     try:
         file = pathlib.Path(source).expanduser().open("rb")
     except OSError as error:
-        raise WrongUsage(f"cannot read {source}: {error.strerror}") from error
+        raise WrongUsage(
+            f"cannot read {source}: {error.strerror}",
+            hint=f"nothing was written; {_ORDER}",
+        ) from error
     with file:
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             yield file
