@@ -13,7 +13,7 @@ from people import Person
 from stand_in_controller import File, StandIn, refused
 from stand_in_directory import AT, LOG, Directory, archive, editor, sha256
 
-from corral.cli.instance.file_changes import merge
+from corral.cli.instance.file_edits import merge
 
 Corral = Callable[..., subprocess.CompletedProcess[str]]
 

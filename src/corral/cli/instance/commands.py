@@ -15,13 +15,13 @@ from corral.cli.failure import CommandRefused, note
 from corral.cli.group_waits import group_of_instance, replaced_text
 from corral.cli.instance.create import create
 from corral.cli.instance.file_changes import (
-    edit_file,
     make_directory,
     move_file,
     put_file,
     remove_file,
     unpack,
 )
+from corral.cli.instance.file_edits import edit_file
 from corral.cli.instance.file_pushes import push
 from corral.cli.instance.file_trees import pull
 from corral.cli.instance.files import files, get_file, plan, save
