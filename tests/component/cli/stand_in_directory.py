@@ -31,7 +31,8 @@ def sha256(content: bytes) -> str:
 
 
 class Directory:
-    """The files of an instance, behind the API's routes; `meanwhile` is called before a write, once."""
+    """The files of an instance, behind the API's routes; `meanwhile` is called before a write, once unless it sets itself
+    again."""
 
     def __init__(self, server: StandIn, **files: bytes) -> None:
         self.files = dict(files)

@@ -328,7 +328,8 @@ def test_lines_of_the_console_are_not_taken_for_a_file(corral: Corral, server: S
     ("choice", "expected"),
     [
         ("overwrite", b"one\ntwo\nmine\n"),
-        ("merge", b"server's\ntwo\nmine\n"),
+        ("o", b"one\ntwo\nmine\n"),
+        ("m", b"server's\ntwo\nmine\n"),
         ("abort", b"server's\ntwo\nthree\n"),
     ],
 )
@@ -345,11 +346,48 @@ async def test_somebody_at_a_terminal_chooses_what_becomes_of_two_texts(
         VISUAL="",
         TMPDIR=str(tmp_path),
     )
-    answers = [("both, or abort", choice), *([("again, or abort", "write")] if choice == "merge" else [])]
+    answers = [("both, or abort", choice), *([("again, or abort", "w")] if choice == "m" else [])]
     code, seen = await person.talk("instance", "edit", "lobby-1", "conf", answers=answers)
     assert there.files["conf"] == expected
     assert code == (1 if choice == "abort" else 0), seen
+    assert "'conf' was changed while you edited it" in seen
     assert ("is kept in" in seen) == (choice == "abort")
+
+
+@pytest.mark.parametrize(("saves", "wins"), [(3, True), (1000, False)])
+async def test_an_overwrite_is_tried_again_while_the_server_saves_and_names_the_way_out_in_the_end(
+    server: StandIn, tmp_path: pathlib.Path, saves: int, wins: bool
+) -> None:
+    there = Directory(server, conf=b"one\n")
+    left = iter(range(saves))
+
+    def save() -> None:
+        if (number := next(left, None)) is not None:
+            there.files["conf"] = f"save {number}\n".encode()
+            there.meanwhile = save
+
+    there.meanwhile = save
+    person = Person(
+        tmp_path / "home",
+        CORRAL_URL=server.url,
+        CORRAL_TOKEN="corral_test_0123456789abcdef",
+        EDITOR="sed -i s/one/mine/",
+        VISUAL="",
+        TMPDIR=str(tmp_path),
+    )
+    code, seen = await person.talk(
+        "instance", "edit", "lobby-1", "conf", answers=[("both, or abort", "overwrite")]
+    )
+    assert seen.count("both, or abort") == 1
+    if wins:
+        assert (code, there.files["conf"]) == (0, b"mine\n"), seen
+        return
+    assert code == 1, seen
+    assert "it was changed again" in seen
+    (kept,) = tmp_path.glob("corral-kept-*/conf")
+    assert f"corral instance put lobby-1 conf {kept}\n" in seen
+    assert (await person.run("instance", "put", "lobby-1", "conf", str(kept))).returncode == 0
+    assert there.files["conf"] == b"mine\n"
 
 
 @pytest.mark.parametrize("choice", ["write", "edit", "abort"])

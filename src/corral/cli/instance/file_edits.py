@@ -67,22 +67,68 @@ class _Edit:
             return self._send(condition(digest))
 
     def _send(self, headers: dict[str, str]) -> Any:
+        """As often as somebody chooses to go on after a conflict."""
+        word = "changed"
         while True:
             try:
-                with self._mine.open("rb") as file:
-                    return send(self._session, self._id, self._path, file, headers)
+                return self._sent(headers)
             except CommandRefused as refusal:
                 if refusal.code != CHANGED:
                     raise
-                headers = self._settle(refusal)
+                conflict = CommandRefused(
+                    f"'{self._path}' was {word} while you edited it, by the server or by somebody",
+                    code=CHANGED,
+                    request=refusal.request,
+                )
+                choice = self._choice(conflict)
+                if choice == "abort":
+                    self._abort(conflict, refusal.digest)
+                if choice == "overwrite":
+                    return self._overwrite()
+                headers = self._merged(conflict)
+                word = "changed again"
 
-    def _settle(self, refusal: CommandRefused) -> dict[str, str]:
-        """What the next attempt requires; raises the refusal when there is none."""
-        choice = _choice(refusal, _UNMERGED_CHOICES if b"\0" in self._mine.read_bytes() else _CHOICES)
-        if choice == "abort":
-            self._abort(refusal, refusal.digest)
-        if choice == "overwrite":
-            return condition(refusal.digest or "none")
+    def _choice(self, conflict: CommandRefused) -> str:
+        if not sys.stdin.isatty():
+            return "abort"
+        note(conflict.message)
+        if b"\0" in self._mine.read_bytes():
+            return _prompt("overwrite it, or abort", _UNMERGED_CHOICES, default="abort")
+        return _prompt("overwrite it, merge both, or abort", _CHOICES, default="abort")
+
+    def _sent(self, headers: dict[str, str]) -> Any:
+        with self._mine.open("rb") as file:
+            return send(self._session, self._id, self._path, file, headers)
+
+    def _overwrite(self) -> Any:
+        """Write over whatever is there at that moment; again, a few times, when it changes in between."""
+        from corral.cli.terminal.editor import keep_text
+
+        for _ in range(_OVERWRITES):
+            try:
+                return self._sent(condition(self._digest_there() or "none"))
+            except CommandRefused as refusal:
+                if refusal.code != CHANGED:
+                    raise
+        put = self._put(keep_text(self._mine))
+        raise CommandRefused(
+            f"'{self._path}' was not overwritten: it was changed again, {_OVERWRITES} times",
+            hint=f"stop what writes it, or write yours over whatever is there with: {put}",
+            code=CHANGED,
+        )
+
+    def _digest_there(self) -> str:
+        """That of the file at this moment; empty: there is none."""
+        try:
+            entry = self._session.client.get(files_path(self._id, "stat"), {"path": self._path})
+            return entry.get("digest") or self._read(self._theirs)
+        except CommandRefused as refusal:
+            if refusal.code != NOT_FOUND:
+                raise
+            return ""
+
+    def _merged(self, refusal: CommandRefused) -> dict[str, str]:
+        """What the next attempt requires, once both texts are one; raises the refusal when somebody gives up."""
         digest = self._read(self._theirs)
         merge(self._mine, self._base, self._theirs)
         self._base.write_bytes(self._theirs.read_bytes())
@@ -113,9 +159,14 @@ class _Edit:
         kept = keep_text(self._mine)
         there = ("--if-match", digest) if digest else ()
         look = shlex.join(("corral", "instance", "cat", self._id, self._path))
-        put = shlex.join(("corral", "instance", "put", self._id, self._path, str(kept), *there))
-        refusal.hint = f"nothing was written; look at it with: {look}; then write yours with: {put}"
+        refusal.hint = (
+            f"nothing was written; look at it with: {look}; then write yours with: {self._put(kept, *there)}"
+        )
         raise refusal
+
+    def _put(self, kept: pathlib.Path, *options: str) -> str:
+        """The command that writes the kept text."""
+        return shlex.join(("corral", "instance", "put", self._id, self._path, str(kept), *options))
 
     def _read(self, target: pathlib.Path) -> str:
         """Fetch the file; its digest."""
@@ -127,23 +178,24 @@ class _Edit:
         return digest
 
 
-def _choice(refusal: CommandRefused, choices: tuple[str, ...]) -> str:
-    if not sys.stdin.isatty():
-        return "abort"
-    note(refusal.message)
-    question = "overwrite it, merge both, or abort" if "merge" in choices else "overwrite it, or abort"
-    chosen: str = click.prompt(question, type=click.Choice(choices), default="abort", err=True)
-    return chosen
-
-
 def _merged_choice(why: str) -> str:
     if not sys.stdin.isatty():
         return "abort"
     note(why)
-    chosen: str = click.prompt(
-        "write it, edit it again, or abort", type=click.Choice(_MERGED_CHOICES), default="edit", err=True
-    )
+    return _prompt("write it, edit it again, or abort", _MERGED_CHOICES, default="edit")
+
+
+def _prompt(question: str, choices: tuple[str, ...], *, default: str) -> str:
+    chosen: str = click.prompt(question, type=_Choice(choices), default=default, err=True)
     return chosen
+
+
+class _Choice(click.Choice[str]):
+    """One of the words, or how only it begins."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        begun = [word for word in self.choices if word.startswith(value.strip().lower())]
+        return super().convert(begun[0] if len(begun) == 1 else value, param, ctx)
 
 
 def has_marks(text: bytes) -> bool:
