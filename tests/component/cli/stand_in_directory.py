@@ -51,8 +51,16 @@ class Directory:
     def _entry(self, path: str, digested: int) -> dict[str, Any]:
         content = self.files[path]
         digest = sha256(content) if len(content) <= digested else None
+        binary = b"\0" in content if digest else None
         mode = "0" + self.modes.get(path, "644")
-        return {**LOG, "path": path, "size": len(content), "digest": digest, "mode": mode}
+        return {
+            **LOG,
+            "path": path,
+            "size": len(content),
+            "digest": digest,
+            "binary": binary,
+            "mode": mode,
+        }
 
     def _list(self, request: Request) -> Answer:
         after = request.query.get("cursor", "")

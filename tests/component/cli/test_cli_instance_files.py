@@ -276,10 +276,10 @@ def test_what_cannot_be_merged_is_between_marks_and_whole(scratch: pathlib.Path)
 async def test_what_is_no_text_is_overwritten_or_kept_and_not_merged(
     server: StandIn, tmp_path: pathlib.Path
 ) -> None:
-    there = Directory(server, conf=b"one\0")
-    there.meanwhile = lambda: there.files.update(conf=b"two\0")
+    there = Directory(server, conf=b"one")
+    there.meanwhile = lambda: there.files.update(conf=b"two")
     script = tmp_path / "editor"
-    script.write_text('#!/bin/sh\nsed -i s/one/mine/ "$1"\n')
+    script.write_text("#!/bin/sh\nprintf 'mine\\0' > \"$1\"\n")
     script.chmod(0o755)
     person = Person(
         tmp_path / "home",
@@ -293,8 +293,22 @@ async def test_what_is_no_text_is_overwritten_or_kept_and_not_merged(
         "instance", "edit", "lobby-1", "conf", answers=[("overwrite it, or abort", "abort")]
     )
     assert code == 1, seen
-    assert there.files["conf"] == b"two\0"
+    assert there.files["conf"] == b"two"
     assert [file.read_bytes() for file in tmp_path.glob("corral-kept-*/conf")] == [b"mine\0"]
+
+
+def test_what_is_no_text_is_not_opened_in_an_editor(
+    corral: Corral, server: StandIn, tmp_path: pathlib.Path
+) -> None:
+    there = Directory(server, **{"region.mca": b"\0\1\2"})
+    env = {"EDITOR": editor(f"pathlib.Path('{tmp_path}/opened').touch()"), "VISUAL": ""}
+    refusal = corral("instance", "edit", "lobby-1", "region.mca", **env)
+    assert refusal.returncode == 1
+    assert "is no text" in refusal.stderr
+    assert "corral instance pull lobby-1 region.mca" in refusal.stderr
+    assert "corral instance put lobby-1 region.mca FILE" in refusal.stderr
+    assert not (tmp_path / "opened").exists()
+    assert there.files["region.mca"] == b"\0\1\2"
 
 
 def test_without_a_terminal_and_an_editor_nothing_is_edited(corral: Corral, server: StandIn) -> None:

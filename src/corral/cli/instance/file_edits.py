@@ -57,6 +57,7 @@ class _Edit:
     def run(self) -> Any:
         from corral.cli.terminal.editor import kept_text, run_editor
 
+        self._require_text()
         digest = self._read(self._mine)
         before = self._mine.read_bytes()
         self._base.write_bytes(before)
@@ -65,6 +66,16 @@ class _Edit:
             if self._mine.read_bytes() == before:
                 return {"id": self._id, "path": self._path, "digest": digest, "changed": False}
             return self._send(condition(digest))
+
+    def _require_text(self) -> None:
+        """Refuse what an editor would damage. A file that is too large to be looked at there passes."""
+        entry = self._session.client.get(files_path(self._id, "stat"), {"path": self._path})
+        if entry.get("binary"):
+            pull = shlex.join(("corral", "instance", "pull", self._id, self._path))
+            raise CommandRefused(
+                f"'{self._path}' is no text (UTF-8): an editor would damage it",
+                hint=f"fetch it with: {pull}; change it here; then write it with: {self._put('FILE')}",
+            )
 
     def _send(self, headers: dict[str, str]) -> Any:
         """As often as somebody chooses to go on after a conflict."""
@@ -110,7 +121,7 @@ class _Edit:
             except CommandRefused as refusal:
                 if refusal.code != CHANGED:
                     raise
-        put = self._put(keep_text(self._mine))
+        put = self._put(str(keep_text(self._mine)))
         raise CommandRefused(
             f"'{self._path}' was not overwritten: it was changed again, {_OVERWRITES} times",
             hint=f"stop what writes it, or write yours over whatever is there with: {put}",
@@ -156,7 +167,7 @@ class _Edit:
         """Keep the text and raise the refusal. `digest`: of the file that is there; empty: there is none."""
         from corral.cli.terminal.editor import keep_text
 
-        kept = keep_text(self._mine)
+        kept = str(keep_text(self._mine))
         there = ("--if-match", digest) if digest else ()
         look = shlex.join(("corral", "instance", "cat", self._id, self._path))
         refusal.hint = (
@@ -164,9 +175,9 @@ class _Edit:
         )
         raise refusal
 
-    def _put(self, kept: pathlib.Path, *options: str) -> str:
-        """The command that writes the kept text."""
-        return shlex.join(("corral", "instance", "put", self._id, self._path, str(kept), *options))
+    def _put(self, file: str, *options: str) -> str:
+        """The command that writes a file of this machine there."""
+        return shlex.join(("corral", "instance", "put", self._id, self._path, file, *options))
 
     def _read(self, target: pathlib.Path) -> str:
         """Fetch the file; its digest."""
