@@ -311,6 +311,15 @@ def test_what_is_no_text_is_not_opened_in_an_editor(
     assert there.files["region.mca"] == b"\0\1\2"
 
 
+def test_an_edit_of_a_file_that_is_not_there_names_the_command_that_makes_one(
+    corral: Corral, server: StandIn
+) -> None:
+    Directory(server)
+    refusal = corral("instance", "edit", "lobby-1", "conf", EDITOR=editor("pass"), VISUAL="")
+    assert refusal.returncode == 1
+    assert "hint: a new file is written with: corral instance put lobby-1 conf FILE" in refusal.stderr
+
+
 def test_without_a_terminal_and_an_editor_nothing_is_edited(corral: Corral, server: StandIn) -> None:
     there = Directory(server, conf=b"one")
     refusal = corral("instance", "edit", "lobby-1", "conf", EDITOR="", VISUAL="")

@@ -68,8 +68,14 @@ class _Edit:
             return self._send(condition(digest))
 
     def _require_text(self) -> None:
-        """Refuse what an editor would damage. A file that is too large to be looked at there passes."""
-        entry = self._session.client.get(files_path(self._id, "stat"), {"path": self._path})
+        """Refuse what an editor would damage, and what is not there. A file that is too large to be looked at there
+        passes."""
+        try:
+            entry = self._session.client.get(files_path(self._id, "stat"), {"path": self._path})
+        except CommandRefused as refusal:
+            if refusal.code == NOT_FOUND and not refusal.hint:  # one of the instance has a hint
+                refusal.hint = f"a new file is written with: {self._put('FILE')}"
+            raise
         if entry.get("binary"):
             pull = shlex.join(("corral", "instance", "pull", self._id, self._path))
             raise CommandRefused(
