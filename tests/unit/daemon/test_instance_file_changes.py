@@ -19,7 +19,7 @@ from corral.daemon.orders.file_conditions import FileCondition
 from corral.daemon.orders.instance_file_changes import make_directory, move_entry, remove_entry
 from corral.daemon.orders.instance_file_placing import WrittenFile, place_file
 from corral.daemon.orders.instance_file_unpacking import UnpackBounds, unpack
-from corral.daemon.orders.instance_files import FileWalk, WalkBounds
+from corral.daemon.orders.instance_files import FileWalk, WalkBounds, read_part
 from corral.daemon.orders.save_orders import pack_directory
 from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.working_directories import staging_beside
@@ -84,6 +84,23 @@ def all_of(directory: pathlib.Path) -> dict[str, bytes]:
 
 
 # --- writes ---------------------------------------------------------------------------------------
+def test_a_directory_is_neither_read_nor_written_as_a_file_and_the_refusal_says_so(
+    root: pathlib.Path,
+) -> None:
+    (root / "world").mkdir()
+    for refused in (
+        lambda: read_part(root, "world"),
+        lambda: put(root, "world", b"x"),
+        lambda: put(root, "world", b"x", ABSENT),
+        lambda: put(root, "world", b"x", seen(b"y")),
+    ):
+        with pytest.raises(Rejected) as caught:
+            refused()
+        assert caught.value.code is Code.PATH_REFUSED
+        assert caught.value.message == "'world' is a directory"
+        assert "name a file in it: 'world/NAME'" in str(caught.value.hint)
+
+
 def test_a_file_is_written_only_if_it_is_what_the_writer_has_seen(root):
     assert put(root, "conf/a.yml", b"one", ABSENT) == WrittenFile()
     with pytest.raises(FileChanged) as taken:

@@ -173,7 +173,7 @@ class _Placing:
             if error.errno == errno.EXDEV:
                 raise _OtherFileSystem from error
             if error.errno in TAKEN:
-                raise no_file(self._path) from error
+                raise no_file(self._path, is_directory=error.errno == errno.EISDIR) from error
             raise
 
     def _place_first(self) -> WrittenFile:
@@ -315,13 +315,20 @@ def regular_file(here: int, name: str, path: str) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(found.st_mode):
-        raise no_file(path)
+        raise no_file(path, is_directory=stat.S_ISDIR(found.st_mode))
     return found
 
 
-def no_file(path: str) -> Rejected:
+def no_file(path: str, *, is_directory: bool) -> Rejected:
+    """The refusal to write to what lies there."""
+    if is_directory:
+        return Rejected(
+            Code.PATH_REFUSED,
+            f"'{path}' is a directory",
+            hint=f"nothing was written; name a file in it: '{path}/NAME'",
+        )
     return Rejected(
         Code.PATH_REFUSED,
         f"'{path}' is no regular file of the instance's own",
-        hint="links, directories and the like are not written to; nothing was",
+        hint="nothing was written; links and the like are left alone: name another path",
     )

@@ -159,7 +159,7 @@ class _Unpacking:
                     field="to",
                 )
             if found is not None and not stat.S_ISREG(found.st_mode):
-                raise no_file(_below(target, file))
+                raise no_file(_below(target, file), is_directory=stat.S_ISDIR(found.st_mode))
 
     def _needed(self, target: str) -> set[str]:
         """All directories that its entries lie in."""

@@ -107,7 +107,7 @@ def _append(here: int, name: str, path: str, content: bytes, owner: Owner) -> No
         found = os.fstat(looked)
         alone = stat.S_ISREG(found.st_mode) and has_no_other_name(here, name, looked)
         if not alone or (owner is not None and found.st_uid != owner[0]):
-            raise no_file(path)
+            raise no_file(path, is_directory=stat.S_ISDIR(found.st_mode))
         descriptor = open_itself(looked, _MORE)
     try:
         try:

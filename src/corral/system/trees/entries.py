@@ -108,6 +108,12 @@ def open_beneath(root: int, path: str) -> Iterator[int]:
 def open_regular(here: int, name: str, *, shown: str) -> int:
     """Like `open_beneath`, in a directory that is open; the caller closes it."""
     with look_at(here, name) as looked:
+        if stat.S_ISDIR(os.fstat(looked).st_mode):
+            raise Rejected(
+                Code.PATH_REFUSED,
+                f"'{shown}' is a directory",
+                hint=f"nothing was read; name a file in it: '{shown}/NAME'",
+            )
         if refused := unreadable(here, name, looked):
             raise Rejected(Code.PATH_REFUSED, f"'{shown}' {refused}", hint=_UNREAD)
         return open_itself(looked, READ)
