@@ -23,17 +23,33 @@ _PRINTABLE = (
 )
 """Neither control characters nor what turns, breaks or hides the text around it: one name must not look like another."""
 
+
+def pattern_rule(rule: str, hint: str) -> dict[str, str]:
+    """The `extra` of a type with a pattern: what a value that does not match is refused with, instead of the pattern."""
+    return {"rule": rule, "hint": hint}
+
+
+_PRINTABLE_RULE = pattern_rule(
+    "it has a line break, or a control or invisible character",
+    "write it on one line, in characters that can be seen",
+)
+
 Name = Annotated[
     str,
     # Python's `$` also matches before a last line feed, which JSON Schema's does not: hence the look-ahead
-    msgspec.Meta(min_length=1, max_length=NAME_MAX, pattern=rf"^{_PRINTABLE}+(?!\n)$"),
+    msgspec.Meta(min_length=1, max_length=NAME_MAX, pattern=rf"^{_PRINTABLE}+(?!\n)$", extra=_PRINTABLE_RULE),
 ]
 """A short text for people, without control characters."""
 
-Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX, pattern=rf"^{_PRINTABLE}*(?!\n)$")]
+Text = Annotated[
+    str, msgspec.Meta(max_length=TEXT_MAX, pattern=rf"^{_PRINTABLE}*(?!\n)$", extra=_PRINTABLE_RULE)
+]
 """A line for people; may be empty."""
 
-GivenText = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX, pattern=rf"^{_PRINTABLE}+(?!\n)$")]
+GivenText = Annotated[
+    str,
+    msgspec.Meta(min_length=1, max_length=TEXT_MAX, pattern=rf"^{_PRINTABLE}+(?!\n)$", extra=_PRINTABLE_RULE),
+]
 """The same, never empty."""
 
 

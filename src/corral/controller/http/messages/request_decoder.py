@@ -34,6 +34,7 @@ _UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*)`$", r
 _MISSING: Final = re.compile(r"Object missing required field `(?P<name>.*)`$")
 _NOT_TEXT: Final = re.compile(r"Expected `str`, got `(?:int|float|bool)`")
 _CHOICE: Final = re.compile(r"Invalid enum value '(?P<word>.*)'$", re.DOTALL)
+_PATTERN: Final = " matching regex "
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 
 
@@ -186,6 +187,13 @@ def _invalid(message: str, type: Any, *, where: str) -> Rejected:
         return unknown_choice(
             f"value of {subject}:", choice["word"][:80], choices, code=Code.INVALID_FIELD, field=field or None
         )
+    if _PATTERN in problem and (rule := _rule_at(inspect.type_info(type), path)):
+        return Rejected(
+            Code.INVALID_FIELD,
+            f"{subject} is invalid: {rule['rule']}",
+            field=field.removeprefix(_ANY) or None,
+            hint=rule["hint"],
+        )
     return Rejected(
         Code.INVALID_FIELD,
         f"{subject} is invalid: {problem.replace('`', '')[:300]}",
@@ -224,6 +232,12 @@ def _choices_at(info: inspect.Type, path: str) -> list[str]:
     return sorted(found)
 
 
+def _rule_at(info: inspect.Type, path: str) -> dict[str, str] | None:
+    """What the pattern at this place of a type means, in words: see `pattern_rule` of `call`."""
+    extras = (each.extra for each in _types_at(info, path) if isinstance(each, inspect.Metadata))
+    return next((extra for extra in extras if extra and "rule" in extra), None)
+
+
 def _types_at(info: inspect.Type, path: str) -> list[inspect.Type]:
     """The values that are allowed at this place."""
     types = list(_plain([info]))
@@ -246,6 +260,7 @@ def _plain(infos: Iterable[inspect.Type]) -> Iterable[inspect.Type]:
             case inspect.DictType(value_type=value):
                 yield from _plain([value])
             case inspect.Metadata(type=inner):
+                yield info
                 yield from _plain([inner])
             case _:
                 yield info

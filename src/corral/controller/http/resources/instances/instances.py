@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from corral.controller.consoles.service import Consoles
-from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody, Text
+from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody, Text, pattern_rule
 from corral.controller.http.messages.list_pages import ITEMS_A_REQUEST, SummaryPage
 from corral.controller.http.messages.paging import Page
 from corral.controller.http.pipeline.attempts import Attempt
@@ -66,7 +66,11 @@ class Why(RequestBody, frozen=True, kw_only=True):
 CommandText = Annotated[
     str,
     # one line: what a newline would make of it is a second command
-    msgspec.Meta(max_length=LINE_MAX, pattern=r"^[^\x00\n\r]*(?!\n)$"),
+    msgspec.Meta(
+        max_length=LINE_MAX,
+        pattern=r"^[^\x00\n\r]*(?!\n)$",
+        extra=pattern_rule("a command is one line without NUL", "send each line as a command of its own"),
+    ),
 ]
 
 
