@@ -184,12 +184,25 @@ def test_an_operation_says_all_that_its_caller_needs(reader: Watched, site: Live
     curl = page.get_by_role("region", name="curl")
     expect(curl).to_contain_text(f"{site.url}/api/v1/groups/")
     expect(curl).to_contain_text("-X PATCH")
-    expect(curl).to_contain_text("$CORRAL_TOKEN")
+    expect(curl).to_contain_text("-H @data/admin.header")
     page.get_by_role("button", name="Copy: path").click()
     expect(page.get_by_text("Copied")).to_be_visible()
     page.get_by_label("Filter").focus()
     page.keyboard.press("Control+V")
     expect(page.get_by_label("Filter")).to_have_value("/api/v1/groups/{name}")
+
+
+def test_the_overview_keeps_the_token_off_command_lines_and_shows_a_refusal_that_there_is(
+    reader: Watched, site: LiveSite
+) -> None:
+    page = open_docs(reader)
+    curl = page.get_by_role("region", name="curl")
+    expect(curl).to_contain_text("(umask 077; printf 'Authorization: Bearer %s\\n'")
+    expect(curl).to_contain_text(f"curl -H @data/admin.header '{site.url}/api/v1/auth/me'")
+    shown = page.get_by_role("region", name="Body of a refusal")
+    expect(shown).to_contain_text("node 'web1' does not exist")
+    for field in ("field", "digest", "errors"):
+        expect(shown).not_to_contain_text(f'"{field}"')
 
 
 def test_bounds_defaults_and_choices_of_parameters_are_shown(reader: Watched) -> None:

@@ -113,7 +113,7 @@ def describe(table: Sequence[Route]) -> OpenApiShape:
     shown = {name: schema for name, schema in components.items() if name not in queries}
     shown |= event_frames(shown, [type.__name__ for route in routes for type in _schemas(route)])
     explain_fields(shown)
-    add_examples(shown, whole=_bodies(routes, by_type))
+    add_examples(shown, whole=[*_bodies(routes, by_type), ErrorShape.__name__])
     _add_classes(shown, routes)
     return OpenApiShape(
         openapi="3.1.0",

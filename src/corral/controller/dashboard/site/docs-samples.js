@@ -1,4 +1,5 @@
-// Samples: values that fit a schema, and the curl line of an operation.
+// Samples: values that fit a schema, and the curl line of an operation. A token is in a file with the header: other users of a
+// machine see the command lines on it.
 
 import { isStream } from "./docs-document.js";
 
@@ -88,6 +89,16 @@ export function contentSample(document, mediaType, content, options) {
 
 // curl
 
+const HEADER_FILE = "data/admin.header";
+
+/** The command line that makes the file with the header that the samples send, for its owner only. */
+export const HEADER_FILE_LINE = `(umask 077; printf 'Authorization: Bearer %s\\n' "$(cat data/admin.token)" > ${HEADER_FILE})`;
+
+/** A command line that reads an address of this controller. */
+export function curlGet(address) {
+  return `curl -H @${HEADER_FILE} ${quoted(address)}`;
+}
+
 function quoted(text) {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
@@ -126,7 +137,7 @@ export function curlLine(document, operation, origin) {
   const words = ["curl"];
   if (isStream(operation)) words.push("-N");
   if (operation.method !== "GET") words.push(`-X ${operation.method}`);
-  if (operation.raw.security?.length !== 0) words.push('-H "Authorization: Bearer $CORRAL_TOKEN"');
+  if (operation.raw.security?.length !== 0) words.push(`-H @${HEADER_FILE}`);
   words.push(...bodyWords(document, operation));
   if (isFile(operation)) words.push("-o FILE");
   words.push(quoted(origin + filled(operation.path, operation.parameters) + queryOf(operation.parameters)));

@@ -3,7 +3,7 @@
 import { method } from "./docs-contents.js";
 import { EVENTS_HREF, eventHref, operationHref, schemaHref } from "./docs-document.js";
 import { code, el, lazy, link, listing, prose, section, words } from "./docs-parts.js";
-import { sampleOf } from "./docs-samples.js";
+import { HEADER_FILE_LINE, curlGet, sampleOf } from "./docs-samples.js";
 import { schemaTree, typeOf } from "./docs-schema-tree.js";
 import { sentence, shown } from "./page.js";
 
@@ -21,7 +21,7 @@ export function overview(document) {
       "Credentials",
       el("p", {}, words("Programs send `Authorization: Bearer TOKEN`. Browsers have a session: a cookie, and the header `X-Corral-CSRF`. Every operation says which permission it needs.")),
       el("p", {}, words("Fields marked `sensitive` are `•••` to callers without the permission `instances.sensitive`.")),
-      listing("curl", `export CORRAL_TOKEN="$(cat data/admin.token)"\ncurl -H "Authorization: Bearer $CORRAL_TOKEN" '${location.origin}/api/v1/auth/me'`),
+      listing("curl", `${HEADER_FILE_LINE}\n${curlGet(`${location.origin}/api/v1/auth/me`)}`),
     ),
     errors(document),
     section("Operations", [...document.tags].map(([tag, operations]) => tagPart(tag, operations))),
