@@ -47,6 +47,12 @@ def test_the_last_lines_are_printed(corral: Corral, console: Console) -> None:
     assert json.loads(first)["line"] == "line 9"
 
 
+def test_raw_lines_keep_their_colours_on_the_way_into_a_pipe(corral: Corral, console: Console) -> None:
+    console.write("\x1b[31mred\x1b[0m \x1b[2J\n")
+    assert corral("instance", "logs", "lobby-1", "--raw").stdout == "\x1b[31mred\x1b[0m \x1b[2J\n"
+    assert "\x1b[31m" not in corral("instance", "logs", "lobby-1").stdout
+
+
 def test_following_goes_on_across_a_broken_connection_and_ends_with_the_run(
     begin: Begin, console: Console
 ) -> None:

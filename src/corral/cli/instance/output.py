@@ -51,7 +51,9 @@ def console_path(id: str) -> str:
     "--at", type=Moment(), metavar="TIME", help="The lines around this time, of the run there was then."
 )
 @click.option("-p", "--previous", is_flag=True, help="The run before the newest.")
-@click.option("--raw", is_flag=True, help="Pass the instance's own escape sequences to the terminal.")
+@click.option(
+    "--raw", is_flag=True, help="Pass the instance's own escape sequences, also into pipes and files."
+)
 @run_option
 @api_command
 def logs(
@@ -110,17 +112,22 @@ def _check_place(follow: bool, until: str | None, places: dict[str, Any]) -> Non
 
 
 class Printer:
-    """Lines in the form that was asked for; on a terminal nothing in them is obeyed."""
+    """Lines in the form that was asked for; on a terminal nothing in them is obeyed. `raw`: with all that they have,
+    wherever they go."""
 
     def __init__(self, output: str, *, raw: bool, timestamps: bool = False, runs: bool = False) -> None:
         self._output = output
+        self._raw = raw
         self._neutral = not raw and sys.stdout.isatty()
         self._timestamps = timestamps
         self._runs = runs
 
     def items(self, items: list[Any]) -> None:
         for item in items:
-            show_streamed(self._output, item, self._line, name="line")
+            if self._raw and self._output == "table":
+                click.echo(self._line(item), color=True)  # otherwise pipes and files get none
+            else:
+                show_streamed(self._output, item, self._line, name="line")
 
     def _line(self, item: Item) -> str:
         text = str(item.get("line", ""))
