@@ -212,6 +212,8 @@ async def test_a_static_world_is_copied_to_a_node_and_its_first_start_finds_it(
     assert "+ world world-1 on n2  (static/World: 3 files sent, 0 as before)" in done.stdout
     assert done.stdout.splitlines()[-1].endswith("1 world copied")
     assert "cp -aT" not in done.stdout
+    assert "copied to node n2" in done.stdout
+    assert "by the command below" not in done.stdout
     await wait_for_line(controller, "world-1", "the old world")
     found = await wait_for_instance(controller, "world-1", lambda found: bool(found["ready"]))
     assert (found["node"], found["static"]) == ("n2", True)

@@ -376,7 +376,9 @@ async def test_what_a_socket_cannot_do_is_an_error_in_our_shape_and_does_not_end
         await rig.report(record.id, state=InstanceState.STOPPED, console_end=0)
         await ws.send(json.dumps({"command": "x"}))
         told = [await heard(ws), await heard(ws)]
-        assert [message["error"]["code"] for message in told if "error" in message] == ["NOT_RUNNING"]
+        (refusal,) = (message["error"] for message in told if "error" in message)
+        assert refusal["code"] == "NOT_RUNNING"
+        assert f"corral instance restart {record.id}" in refusal["hint"]
 
 
 async def test_who_may_not_send_commands_may_watch(rig: Rig) -> None:

@@ -145,6 +145,7 @@ async def test_what_cannot_be_mapped_is_refused_with_its_field(
 ) -> None:
     status, text = refusal(await client.put(LOBBY, json={**SMALL, **change}))
     assert (status, field in text) == (400, True), text
+    assert "the file" not in text, "there is none"
     assert rig.state.groups.find("lobby") is None
 
 

@@ -331,7 +331,9 @@ def test_names_are_moved_within_the_tree_and_replace_only_files_by_files(root):
     put(root, "a", b"a")
     put(root, "dir/b", b"b")
     assert move("a", "dir/a", condition=seen(b"a")) == sha256(b"a")
-    assert code(lambda: move("dir/a", "dir/b")) is Code.ALREADY_EXISTS
+    with pytest.raises(Rejected) as taken:
+        move("dir/a", "dir/b")
+    assert (taken.value.code, "--replace" in str(taken.value.hint)) == (Code.ALREADY_EXISTS, True)
     assert code(lambda: move("dir/a", "dir/c", condition=seen(b"z"))) is Code.FILE_CHANGED
     move("dir/a", "dir/b", replace=True)
     assert all_of(root) == {"dir/b": b"a"}

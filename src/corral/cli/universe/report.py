@@ -54,7 +54,7 @@ class ImportResult(NamedTuple):
         return {
             "dry_run": self.dry_run,
             "summary": self.summary(),
-            "fields": [msgspec.to_builtins(each) for each in self.plan.reports],
+            "fields": [msgspec.to_builtins(each) for each in self.fields()],
             "templates": [
                 {
                     "name": each.tree.source.name,
@@ -71,6 +71,16 @@ class ImportResult(NamedTuple):
             "commands": self.plan.commands,
             "tokens": self.tokens,
         }
+
+    def fields(self) -> list[FieldReport]:
+        """The reports of the plan; that of a static directory that is copied names its node."""
+        nodes = {each.source: each.node for each in self.worlds}
+        return [
+            msgspec.structs.replace(each, note=f"copied to node {nodes[each.file]}")
+            if each.file in nodes
+            else each
+            for each in self.plan.reports
+        ]
 
     def to_copy(self) -> list[StaticCopy]:
         """The static directories that are left to the operator."""
@@ -93,7 +103,7 @@ def show_result(session: ApiSession, result: ImportResult) -> None:
     if session.output != "table":
         show_done(session.output, result.document(), "", name="summary")
         return
-    _show_fields(result.plan.reports)
+    _show_fields(result.fields())
     for each in result.templates:
         if each.action != "unchanged":
             size = f"{counted(len(each.tree.files), 'file')}, {size_text(each.tree.size)}"

@@ -198,7 +198,7 @@ def _check(record: InstanceRecord, line: str) -> None:
         raise Rejected(
             Code.NOT_RUNNING,
             f"instance '{record.id}' is {record.state} and takes no input",
-            hint="start it, or wait until it runs",
+            hint=f"start it with 'corral instance restart {record.id}', or wait until it runs",
         )
 
 

@@ -253,7 +253,11 @@ def _kind(entry: Entry) -> int:
 
 
 def _taken(target: str, *, replace: bool) -> Rejected:
-    hint = "'replace' replaces a file by a file" if not replace else "only a file is replaced, by a file"
+    hint = (
+        "with 'replace' (--replace) a file replaces a file"
+        if not replace
+        else "only a file is replaced, by a file"
+    )
     return Rejected(Code.ALREADY_EXISTS, f"'{target}' is there already", hint=hint, field="to")
 
 

@@ -82,7 +82,7 @@ def _partly(path: str, error: CorralError | OSError, placed: int, count: int) ->
     return kind(
         ours.code,
         f"{ours.message}; {placed} of {count} files and directories of '{path}' were unpacked before",
-        hint="those stay; remove what is in the way and unpack it again, with 'replace'",
+        hint="those stay; remove what is in the way and unpack it again, with 'replace' (--replace)",
     )
 
 
@@ -155,7 +155,7 @@ class _Unpacking:
                 raise Rejected(
                     Code.ALREADY_EXISTS,
                     f"'{_below(target, file)}' is there already",
-                    hint="nothing was unpacked; unpack it elsewhere, or with 'replace'",
+                    hint="nothing was unpacked; unpack it elsewhere, or with 'replace' (--replace)",
                     field="to",
                 )
             if found is not None and not stat.S_ISREG(found.st_mode):

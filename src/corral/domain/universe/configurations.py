@@ -81,7 +81,7 @@ def _read_program(fields: FieldReader, document: dict[str, Any]) -> None:
         fields.fault(
             "runtime",
             f"Corral has no runtime '{runtime[:SHOWN]}'",
-            f"write one of {known}, or take the file away",
+            f"write one of {known}",
         )
     line = fields.text("command")
     if line is not None and line.strip():
