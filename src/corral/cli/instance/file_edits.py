@@ -57,8 +57,7 @@ class _Edit:
     def run(self) -> Any:
         from corral.cli.terminal.editor import kept_text, run_editor
 
-        self._require_text()
-        digest = self._read(self._mine)
+        digest = self._read_first()
         before = self._mine.read_bytes()
         self._base.write_bytes(before)
         with kept_text(self._mine, before=before):
@@ -67,21 +66,21 @@ class _Edit:
                 return {"id": self._id, "path": self._path, "digest": digest, "changed": False}
             return self._send(condition(digest))
 
-    def _require_text(self) -> None:
-        """Refuse what an editor would damage, and what is not there. A file that is too large to be looked at there
-        passes."""
+    def _read_first(self) -> str:
+        """Fetch what is edited; its digest. Refuses what is no text in any encoding: an editor would damage it."""
         try:
-            entry = self._session.client.get(files_path(self._id, "stat"), {"path": self._path})
+            digest = self._read(self._mine)
         except CommandRefused as refusal:
             if refusal.code == NOT_FOUND and not refusal.hint:  # one of the instance has a hint
                 refusal.hint = f"a new file is written with: {self._put('FILE')}"
             raise
-        if entry.get("binary"):
+        if b"\0" in self._mine.read_bytes():
             pull = shlex.join(("corral", "instance", "pull", self._id, self._path))
             raise CommandRefused(
-                f"'{self._path}' is no text (UTF-8): an editor would damage it",
+                f"'{self._path}' is no text: it holds NUL, and an editor would damage it",
                 hint=f"fetch it with: {pull}; change it here; then write it with: {self._put('FILE')}",
             )
+        return digest
 
     def _send(self, headers: dict[str, str]) -> Any:
         """As often as somebody chooses to go on after a conflict."""
