@@ -142,7 +142,7 @@ def _pull_directory(
     left_out = [name for name, kind in there if kind != "directory" and name not in names]
     if left_out:
         note(
-            f"{counted(len(left_out), 'entry', 'entries')} left out, which are links, no plain files, have a second name or are new: "
+            f"{counted(len(left_out), 'entry', 'entries')} left out, which are links, no plain files, have a second name or one that is no UTF-8, or are new: "
             f"{short_list(left_out, _NAMED)}"
         )
     return count, left_out
