@@ -20,6 +20,8 @@ from corral.client.errors import (
 TIMEOUT_SECONDS: Final = 30.0
 """How long an answer may take, unless a client says otherwise."""
 _FIRST_PAUSE: Final = 0.2
+_NOT_LEADER: Final = "NOT_LEADER"
+_NODE_OFFLINE: Final = "NODE_OFFLINE"
 _BEFORE_THE_KEY: Final = frozenset({401, 403, 429})
 """Refusals that say nothing of an earlier attempt with the same key; nor do those from 500 on."""
 
@@ -47,18 +49,24 @@ class Attempts:
         self._begun = clock()
         self._failed = 0
         self._in_doubt = False
+        self._restarted = False
+        """The controller was away meanwhile: its nodes come back after it."""
 
     def pause_after(self, failure: ClientError) -> float:
         """How long to wait before the next attempt; raises the failure when there is none. An attempt that may have taken
         effect leaves the failure of each later one in doubt, unless the controller has answered what became of it."""
         self._failed += 1
+        if isinstance(failure, Unreachable) or (
+            isinstance(failure, ApiError) and failure.code == _NOT_LEADER
+        ):
+            self._restarted = True
         if failure.in_doubt:
             self._in_doubt = True
         elif self._in_doubt and not _settles(failure):
             kept = f"{failure.hint}; " if isinstance(failure, ApiError) and failure.hint else ""
             failure.in_doubt, failure.hint = True, f"{kept}{EARLIER}"
         most = self._retry.attempts
-        if not self._repeatable or (most is not None and self._failed >= most) or not passes(failure):
+        if not self._repeatable or (most is not None and self._failed >= most) or not self._passes(failure):
             raise failure
         pause = backoff(self._failed - 1, longest=self._retry.longest_pause)
         if isinstance(failure, ApiError) and failure.retry_after is not None:
@@ -66,6 +74,10 @@ class Attempts:
         if self._clock() - self._begun + pause > self._retry.seconds:
             raise failure
         return pause
+
+    def _passes(self, failure: ClientError) -> bool:
+        away = isinstance(failure, ApiError) and failure.code == _NODE_OFFLINE
+        return passes(failure) or (away and self._restarted)
 
 
 def _settles(failure: ClientError) -> bool:

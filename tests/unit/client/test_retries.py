@@ -123,3 +123,19 @@ def test_pauses_grow_to_a_bound():
     for failures in range(2000):
         assert 0.1 <= backoff(failures, longest=5.0) <= 5.0
     assert backoff(100, longest=5.0) >= 2.5
+
+
+def test_a_node_that_is_away_is_waited_for_after_a_controller_that_was_away():
+    """Nodes come back after their controller; one that is away by itself is told at once."""
+
+    def away() -> ApiError:
+        return ApiError("x", code="NODE_OFFLINE", status=409)
+
+    with pytest.raises(ApiError):
+        Attempts(Retry(), repeatable=True).pause_after(away())
+    for before in (doubt(), Unavailable("x", code="NOT_LEADER", status=503)):
+        attempts = Attempts(Retry(), repeatable=True)
+        attempts.pause_after(before)
+        assert attempts.pause_after(away()) > 0
+        with pytest.raises(ApiError):
+            Attempts(Retry(), repeatable=False).pause_after(away())
