@@ -17,7 +17,7 @@ import pytest
 
 from corral.daemon.orders.file_conditions import FileCondition
 from corral.daemon.orders.instance_file_changes import make_directory, move_entry, remove_entry
-from corral.daemon.orders.instance_file_placing import WrittenFile, place_file
+from corral.daemon.orders.instance_file_placing import WrittenFile, place_file, sync_directory
 from corral.daemon.orders.instance_file_unpacking import UnpackBounds, unpack
 from corral.daemon.orders.instance_files import FileWalk, WalkBounds, read_part
 from corral.daemon.orders.save_orders import pack_directory
@@ -27,6 +27,7 @@ from corral.errors import Code, CorralError, FileChanged, Rejected
 from corral.system.clock import SystemClock
 from corral.system.trees.removal import remove
 from corral.system.trees.renames import exchange
+from corral.testing.small_disk import small_disk
 
 ABSENT = FileCondition(absent=True)
 
@@ -469,7 +470,7 @@ def test_an_archive_that_fails_midway_says_how_much_of_it_was_unpacked(root):
         Rejected, match=r"1 of 3 files and directories of 'a.tar.gz' were unpacked"
     ) as refused:
         unpack(root, "a.tar.gz", "", replace=True, bounds=bounds, abort=Late())
-    assert refused.value.code is Code.PATH_REFUSED
+    assert refused.value.code is Code.MAY_HAVE_ARRIVED, "neither done nor undone"
     assert "nothing" not in str(refused.value)
     assert all_of(root)["a"] == b"new"
     assert os.listdir(staging_beside(root)) == []
@@ -558,3 +559,36 @@ def test_an_archive_with_padding_without_end_is_refused_and_not_read_through(
     os.truncate(root / "a.tar.gz", 1 << 42)
     assert code(lambda: unpacked(root, "a.tar.gz", "", replace=replace)) is Code.ARCHIVE_INVALID
     assert not (root / "a").exists()
+
+
+def test_on_a_full_disk_nothing_is_moved_by_its_digest_that_could_not_be_put_back(
+    scratch: pathlib.Path,
+) -> None:
+    """Were the daemon killed then, a save of the server would be lost with it."""
+    with small_disk(scratch / "disk", size="128k") as disk:
+        root = disk / "running" / "lobby-1"
+        root.mkdir(parents=True)
+        put(root, "world", b"save")
+        with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
+            while filler.write(b"x" * 4096):
+                pass
+        for work in (
+            lambda: move_entry(root, "world", "moved", replace=False, abort=Abort(), condition=seen(b"save")),
+            lambda: remove_entry(root, "world", recursive=False, abort=Abort(), condition=seen(b"save")),
+        ):
+            with pytest.raises(OSError, match="No space left"):
+                work()
+            assert os.listdir(root) == ["world"]
+        gone = remove_entry(root, "world", recursive=False, abort=Abort())
+        assert (os.listdir(root), gone.read_bytes()) == ([], b"save"), "without a digest it needs no room"
+
+
+def test_a_change_that_the_disk_does_not_confirm_is_in_doubt() -> None:
+    reading, writing = os.pipe()  # which cannot be synchronised
+    try:
+        with pytest.raises(Rejected) as unknown:
+            sync_directory(reading, "a")
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert unknown.value.code is Code.MAY_HAVE_ARRIVED

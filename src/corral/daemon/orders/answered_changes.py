@@ -34,6 +34,7 @@ class AnsweredChanges:
         none. MAY_HAVE_ARRIVED, and whatever `change` raises."""
         if asked.repeated:
             return self._former(asked)
+        self._answers.pop(asked.change_id, None)  # of an attempt that was refused: this one may be broken off
         try:
             answer = await change(asked)
         except Exception as error:

@@ -17,7 +17,13 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
 
 from corral.daemon.orders.file_conditions import ANY_FILE, FileCondition, SeenFile, changed, seen_file
-from corral.daemon.orders.instance_file_placing import TAKEN, check_depth, owner_of_tree, require_same_tree
+from corral.daemon.orders.instance_file_placing import (
+    TAKEN,
+    check_depth,
+    owner_of_tree,
+    require_same_tree,
+    sync_directory,
+)
 from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.file_exchange import Entry, LeftAside, keep_beside, name_again, put_back_moved
 from corral.daemon.prepare.file_intents import ChangedTree, noted
@@ -96,7 +102,7 @@ def move_entry(
                     f"'{path}' cannot be moved to '{target}': {error.strerror}", _MOUNTED
                 ) from error
             raise
-        os.fsync(goal.directory)
+        sync_directory(goal.directory, target)
         require_same_tree(root, top)
     return "" if seen is None else seen.digest
 

@@ -104,7 +104,7 @@ def place_file(
         place = _Place(Entry(here, name), path, tree, sha256, condition, abort, exchange)
         result = _placed(Entry(aside, written.name), place)
         if durable:
-            os.fsync(here)
+            sync_directory(here, path)
         require_same_tree(root, top)
     return result
 
@@ -295,6 +295,18 @@ def owner_of_tree(top: int) -> Owner:
     """Owner of the working directory; None when the daemon can make only files of its own."""
     found = os.fstat(top)
     return (found.st_uid, found.st_gid) if os.geteuid() == 0 else None
+
+
+def sync_directory(directory: int, path: str) -> None:
+    """Have the disk keep a name that was given in it. MAY_HAVE_ARRIVED when it refuses: the change is made, and may not last."""
+    try:
+        os.fsync(directory)
+    except OSError as error:
+        raise Rejected(
+            Code.MAY_HAVE_ARRIVED,
+            f"'{path}' is changed, and the disk does not say that it keeps it: {error.strerror}",
+            hint="look at the file, and at the disk of the node",
+        ) from error
 
 
 def check_depth(directory: str) -> None:

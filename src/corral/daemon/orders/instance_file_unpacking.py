@@ -27,7 +27,7 @@ from corral.daemon.orders.instance_file_placing import check_depth, no_file, pla
 from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.working_directories import staging_beside
 from corral.domain.file_paths import LEVELS, PATH_MAX, check_path
-from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.errors import Code, CorralError, Rejected
 from corral.system.trees.entries import entry_at, open_beneath, open_tree
 from corral.system.trees.removal import remove
 
@@ -74,13 +74,12 @@ def unpack(
 
 
 def _partly(path: str, error: CorralError | OSError, placed: int, count: int) -> CorralError:
-    """A failure after some of the archive has got its place."""
+    """A failure after some of the archive has got its place: with the code of what is neither done nor undone."""
     ours = error
     if isinstance(ours, OSError):
         ours = as_ours(ours, doing=f"unpack '{path}'", otherwise=Code.FILE_UNREADABLE)
-    kind = Retryable if isinstance(ours, Retryable) else Rejected
-    return kind(
-        ours.code,
+    return Rejected(
+        Code.MAY_HAVE_ARRIVED,
         f"{ours.message}; {placed} of {count} files and directories of '{path}' were unpacked before",
         hint="those stay; remove what is in the way and unpack it again, with 'replace' (--replace)",
     )

@@ -10,14 +10,12 @@ machine that loses power may have neither the move nor the intent, or one withou
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import secrets
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import msgspec
-import structlog
 
 from corral.daemon.prepare.file_exchange import Entry, Mark, removed_unless_left_aside
 from corral.domain.file_paths import check_named, check_path
@@ -26,8 +24,6 @@ from corral.system.trees.entries import NEW_FILE, open_regular, write_whole
 
 PREFIX: Final = ".corral-intent-"
 _MOST_BYTES: Final = 64 * 1024
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-_log = structlog.get_logger("corral.daemon.prepare")
 
 
 class ComparedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,8 +72,8 @@ def noted(
     beside: str | None = None,
 ) -> Iterator[None]:
     """An intent is there until the end of this. `aside` lies among what is staged, or in the directory `beside` of the tree, or,
-    if it is neither, in that of the file. On a full disk a deletion goes on without, for it may be what makes room. Where
-    something stays aside (LeftAside), so does the intent. OSError."""
+    if it is neither, in that of the file. Where something stays aside (LeftAside), so does the intent. OSError, also on a full disk:
+    without an intent a save of the workload could be lost with the daemon."""
     if beside is None and aside.directory != tree.staging:
         beside = path.rpartition("/")[0]
     found = os.fstat(tree.top)
@@ -93,12 +89,7 @@ def noted(
     )
     place = Entry(tree.staging, f"{PREFIX}{secrets.token_hex(8)}")
     with removed_unless_left_aside(lambda: _remove(place)):
-        try:
-            _write(place, msgspec.json.encode(intent))
-        except OSError as error:
-            if error.errno not in _FULL or own is not None:
-                raise
-            _log.warning("file_intent.skipped", instance=tree.name, path=path, reason=str(error))
+        _write(place, msgspec.json.encode(intent))
         yield
 
 
