@@ -25,6 +25,8 @@ class StandInDistribution:
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self.failure: CorralError | None = None
+        self.busy: CorralError | None = None
+        """Raised by changes before anything is looked at, as where there are too many."""
         self.saved = b""
         self.asked: list[tuple[str, object]] = []
         self.open_saves = 0
@@ -110,6 +112,8 @@ class StandInDistribution:
         repeated: bool = False,
     ) -> ChangedFiles:
         """As a node does it: a change with an id is made once, and one that was interrupted is in doubt."""
+        if self.busy is not None:
+            raise self.busy
         if repeated:
             if change_id not in self.changed:
                 raise Rejected(Code.MAY_HAVE_ARRIVED, "it may have been changed")

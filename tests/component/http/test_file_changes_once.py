@@ -105,6 +105,52 @@ async def test_a_change_that_was_interrupted_is_in_doubt_for_its_key_and_is_not_
     assert made(rig) == [verb] * 3
 
 
+@pytest.mark.trap("T70")
+@pytest.mark.parametrize("put_off", [Code.RATE_LIMITED, Code.NOT_SUPPORTED])
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_repetition_that_is_put_off_leaves_the_first_attempt_in_doubt(
+    client: httpx.AsyncClient, rig: Rig, verb: str, put_off: Code
+) -> None:
+    record = await rig.instance()
+
+    def lose() -> None:
+        raise Retryable(Code.NODE_OFFLINE, "the connection ended before the node had answered")
+
+    rig.distribution.on_change = lose
+    assert code(await change(client, record, verb)) == (409, "NODE_OFFLINE")
+    rig.distribution.on_change = lambda: None
+    rig.distribution.busy = Retryable(put_off, "not now")
+    assert code(await change(client, record, verb))[1] == put_off.name
+    rig.distribution.busy = None
+    assert code(await change(client, record, verb)) == (409, "MAY_HAVE_ARRIVED")
+    assert made(rig) == [verb]
+
+
+async def test_an_answered_write_is_answered_again_while_its_node_is_away(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    record = await rig.instance()
+    assert (await change(client, record, "write")).status_code == 200
+    rig.distribution.failure = Retryable(Code.NODE_OFFLINE, "its node is not connected")
+    again = await change(client, record, "write")
+    assert (again.status_code, again.headers["idempotency-replayed"]) == (200, "true")
+    assert made(rig) == ["write"]
+
+
+async def test_a_key_belongs_to_the_conditions_of_its_request(client: httpx.AsyncClient, rig: Rig) -> None:
+    record = await rig.instance()
+    at, digest = f"/api/v1/instances/{record.id}/files/content", "0" * 64
+
+    async def put(**conditions: str) -> httpx.Response:
+        headers = {"Idempotency-Key": "k-1", **conditions}
+        return await client.put(at, params={"path": "a"}, content=b"v2", headers=headers)
+
+    assert (await put(**{"If-None-Match": "*"})).status_code == 200
+    assert (await put(**{"If-None-Match": "*"})).headers["idempotency-replayed"] == "true"
+    for other in ({}, {"If-Match": f'"{digest}"'}):
+        assert code(await put(**other))[1] == "IDEMPOTENCY_KEY_REUSED"
+
+
 @pytest.mark.parametrize("verb", VERBS)
 async def test_a_change_that_was_refused_may_be_tried_again_with_its_key(
     client: httpx.AsyncClient, rig: Rig, verb: str

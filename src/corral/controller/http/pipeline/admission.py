@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 _TAG: Final = re.compile(r'(W/)?"([!#-~]*)"')
 _MAX_TAGS: Final = 20
+_CONDITIONS: Final = (b"if-match", b"if-none-match")
 
 
 TicketFinder = Callable[[HttpRequest], str | None]
@@ -89,6 +90,7 @@ class AdmittedRequest:
             path=request.path,
             query=request.query,
             body=body,
+            conditions=[name + value.encode() for name in _CONDITIONS if (value := request.header(name))],
         )
 
     def shown(self, value: T) -> T:

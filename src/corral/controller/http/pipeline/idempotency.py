@@ -12,7 +12,7 @@ import datetime as dt
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -102,7 +102,14 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def guard_of(
-    key: str | None, *, caller: Caller, method: str, path: str, query: bytes, body: bytes
+    key: str | None,
+    *,
+    caller: Caller,
+    method: str,
+    path: str,
+    query: bytes,
+    body: bytes,
+    conditions: Sequence[bytes] = (),
 ) -> Guard | None:
     """The guard of a request with an Idempotency-Key; BAD_REQUEST when the key is malformed."""
     if key is None:
@@ -121,7 +128,7 @@ def guard_of(
     return Guard(
         id=_digest(caller.id.encode(), key.encode()),
         # Keyed: a plain digest of a body with a password could be guessed at, by whoever reads the store.
-        fingerprint=_digest(method.encode(), path.encode(), query, body, key=sealing_key),
+        fingerprint=_digest(method.encode(), path.encode(), query, body, *conditions, key=sealing_key),
         sealing_key=sealing_key,
     )
 

@@ -254,9 +254,9 @@ class IntakeServer:
         leading, call = admitted.leading, admitted.call
         if not self._route.bare:
             admitted.refuse_match(self._route)
-        admitted.guard(b"")
-        if self._check is not None:
-            self._check(leading, call)
+        known = admitted.guard(b"")
+        if self._check is not None and (known is None or leading.state.idempotency.find(known.id) is None):
+            self._check(leading, call)  # of a request that was answered before the answer is given again
         async with self._received(admitted) as form:
             guard = admitted.guard(form.digest)
 

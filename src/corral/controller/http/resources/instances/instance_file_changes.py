@@ -37,6 +37,8 @@ from corral.errors import Code, CorralError, Rejected
 
 Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 WRITE: Final = "write"
+_NOT_SETTLED: Final = IN_DOUBT | {Code.NOT_SUPPORTED, Code.RATE_LIMITED}
+"""Refusals of a repetition that say nothing of the first attempt: the node has not looked for its answer."""
 
 
 class WriteFileQuery(InstanceFileQuery, frozen=True, kw_only=True):
@@ -200,7 +202,7 @@ async def _changed(
             repeated=repeated,
         )
     except CorralError as error:
-        if error.code not in IN_DOUBT:
+        if error.code not in (IN_DOUBT if not repeated else _NOT_SETTLED):
             await attempt.undo(error)
         raise
     named = {"path": change.path} | ({"to": change.target} if change.target else {})
