@@ -85,7 +85,7 @@ class AsyncCatalog:
         - `url`: Where nodes download it; empty: it was uploaded, and they get it from the controller.
         - `sha256`: 64 lower-case hex digits.
         - `category`: `server`, `proxy` or empty; groups that name none take it over.
-        - `config_format`: Family of its configuration files; groups that name none take it over.
+        - `config_format`: Label for the family of configuration files the program reads; a group that names none inherits it.
         - `description`: A word on the program, for people.
         - `if_match`: Only if the revision is still this one; otherwise `PreconditionFailed`.
         - `idempotency_key`: The same key takes effect once; made unless given.
@@ -159,7 +159,7 @@ class AsyncCatalog:
         - `name`: Its file name.
         - `sha256`: Refuse other bytes than these.
         - `category`: What kind of program it is; groups that name none take it over.
-        - `config_format`: Which family of configuration files the program has; groups that name none take it over.
+        - `config_format`: Label for the family of configuration files the program reads; a group that names none inherits it.
         - `description`: A word on the program, for people.
         - `content`: Bytes, a path, an open file, or pieces.
         - `if_match`: Only if the revision is still this one; otherwise `PreconditionFailed`.

@@ -35,7 +35,7 @@ class Catalog(Struct, frozen=True, kw_only=True):
     category: Category
     """`server`, `proxy` or empty; groups that name none take it over."""
     config_format: ConfigFormat
-    """Family of its configuration files; groups that name none take it over."""
+    """Label for the family of configuration files the program reads; a group that names none inherits it."""
     description: str
     """A word on the program, for people."""
     used_by: tuple[str, ...]

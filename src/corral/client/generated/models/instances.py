@@ -119,7 +119,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     category: Category = Category("")
     """`server` or `proxy`, a word for modules and dashboards; instances of a `proxy` may read the registries of groups. Empty: that of the catalog's entry."""
     config_format: ConfigFormat = ConfigFormat("")
-    """Family of the program's configuration files; part of the key under which `warmup` is kept. Empty: that of the catalog's entry."""
+    """Label for the family of configuration files the program reads. Corral changes no file because of it (`patches` do that); results of `warmup` are kept apart by it. Empty: the label of the catalog's entry."""
     static: bool = False
     """true: each instance keeps its directory for good, one for each number, on the node where it first ran. false: each start makes a new directory."""
     protected_paths: tuple[str, ...] | UnsetType = UNSET

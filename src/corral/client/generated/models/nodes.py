@@ -350,7 +350,7 @@ class CachedBootstrap(Struct, frozen=True, kw_only=True):
     """The files that a first run of a program made."""
 
     config_format: str
-    """Family of the program's configuration files."""
+    """Label for the family of configuration files the program reads."""
     version: str
     """Version of the program."""
     size: int
