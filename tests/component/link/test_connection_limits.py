@@ -12,6 +12,7 @@ import sys
 import threading
 
 import pytest
+from structlog.testing import capture_logs
 
 from corral.controller.sessions.address_guard import AddressGuard, Bound
 from corral.domain.node_states import NodeState
@@ -109,6 +110,29 @@ def test_a_guard_shuts_what_is_too_much_and_nothing_else():
             else:
                 with pytest.raises(BlockingIOError):
                     calling.recv(1)
+
+
+def test_a_full_port_is_reported_once_and_closes_nobody():
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        address = listener.getsockname()
+        guard = AddressGuard({address[1]: Bound(per_address=0, most=2)}, clock=SystemClock())
+
+        def connect() -> socket.socket:
+            calling = stack.enter_context(socket.create_connection(address))
+            stack.enter_context(listener.accept()[0])
+            calling.setblocking(False)
+            return calling
+
+        with capture_logs() as logs:
+            calling = [connect()]
+            assert (guard.sweep(), logs) == (0, [])
+            calling.append(connect())
+            assert [guard.sweep() for _ in range(3)] == [0, 0, 0]
+        assert [(log["event"], log["connections"]) for log in logs] == [("link_connections.refused", 2)]
+        for each in calling:
+            with pytest.raises(BlockingIOError):
+                each.recv(1)
 
 
 def test_a_guard_keeps_nothing_of_descriptors_that_become_others_while_it_looks(

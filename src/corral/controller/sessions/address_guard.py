@@ -32,6 +32,12 @@ the port before the next."""
 _QUIET_SECONDS: Final = 60.0
 """The shortest interval between two log lines about failing sweeps, which fail in series."""
 
+_PER_ADDRESS: Final = "raise grpc.connections_per_address if many nodes share one address"
+_ALL: Final = (
+    "open connections stay, new ones are closed: raise grpc.connections, or the limit of file descriptors"
+    " (LimitNOFILE, ulimit -n), of which daemons may have a quarter"
+)
+
 
 class Bound(NamedTuple):
     """The limit of a port."""
@@ -58,6 +64,8 @@ class AddressGuard:
         self._ports = ports
         self._every = every_seconds
         self._quota = LogQuota(clock=clock, seconds=_QUIET_SECONDS)
+        self._full: set[int] = set()
+        """Ports with as many connections as they may have."""
         self._known: dict[tuple[int, int], _Peer | None] = {}
         """By descriptor and inode, in the order in which they were first seen. None: the peer could not be
         determined yet, and is looked up again."""
@@ -88,8 +96,27 @@ class AddressGuard:
             if share and counts[peer] > share and _shut(*key):
                 cut[peer] += 1
         for peer, number in cut.items():
-            log.warning("link_connection.refused", address=peer.address, port=peer.port, refused=number)
+            if (unsaid := self._quota.admit("link_connection.refused", peer.address)) is not None:
+                log.warning(
+                    "link_connection.refused",
+                    address=peer.address,
+                    port=peer.port,
+                    refused=number,
+                    unsaid=unsaid,
+                    hint=_PER_ADDRESS,
+                )
+        self._report_full(counts)
         return cut.total()
+
+    def _report_full(self, counts: Mapping[_Peer, int]) -> None:
+        """Log once that a port has all connections that it may have; gRPC closes new ones without a word."""
+        for port, bound in self._ports.items():
+            present = sum(number for peer, number in counts.items() if peer.port == port)
+            if not bound.most or present < bound.most:
+                self._full.discard(port)
+            elif port not in self._full:
+                self._full.add(port)
+                log.error("link_connections.refused", port=port, connections=present, hint=_ALL)
 
     def _look(self) -> None:
         """Update the known sockets. Each socket has its own inode, so a reused descriptor number is noticed."""
