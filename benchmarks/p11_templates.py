@@ -12,6 +12,7 @@ import asyncio
 import datetime as dt
 import functools
 import io
+import logging
 import os
 import pathlib
 import random
@@ -21,25 +22,28 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import structlog
 import uvloop
 
 from benchmarks.figures import percentile, result
+from benchmarks.sizes import sized
 from benchmarks.trees import fresh_directory
 from corral.controller.templates.template_changes import new_version
 from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.file_copy import FileCopier, clones_work
 from corral.daemon.prepare.layout import FileLayer, lay_out
+from corral.daemon.prepare.small_contents import SmallContents
 from corral.daemon.prepare.staged_tree import materialise
 from corral.domain.file_paths import Globs
 from corral.domain.groups.plans import PlanTemplate
 from corral.testing.cluster import LocalCluster, LocalController, LocalDaemon
 from corral.testing.fault_proxy import FaultProxy
 
-FILES = 1000
-LARGE = 50 * 1000 * 1000
-ROUNDS = 9
-SYNCS = 50
-CHANGES = 10
+FILES = sized(1000, 40)
+LARGE = sized(50 * 1000 * 1000, 1000000)
+ROUNDS = sized(9, 2)
+SYNCS = sized(50, 2)
+CHANGES = sized(10, 2)
 
 
 def tree() -> dict[str, bytes]:
@@ -105,7 +109,9 @@ async def laid_out(
         copier = FileCopier(clone=clones_work(daemon.config.data / "cache", scratch), link=False)
         source = scratch / "source"
         source.mkdir()
-        lay = functools.partial(materialise, layout, content=use.content, copier=copier, abort=Abort())
+        lay = functools.partial(
+            materialise, layout, content=use.content, copier=copier, abort=Abort(), small=SmallContents()
+        )
         await asyncio.to_thread(lay, source)
         for number in range(ROUNDS):
             target, copied = scratch / f"ours-{number}", scratch / f"cp-{number}"
@@ -161,4 +167,5 @@ async def bench() -> list[dict[str, Any]]:
 
 
 def run() -> list[dict[str, Any]]:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     return uvloop.run(bench())
