@@ -1,8 +1,8 @@
 """P9: a thousand daemons on one controller.
 
-Simulated daemons speak the real protocol over mutual TLS from a process of their own: one channel,
-one certificate, one stream each. Floor: a bare gRPC server that answers the same streams and does
-nothing else, with the same clients in the same run.
+Simulated daemons connect from processes of their own (`simulated_daemons`). Floor: a bare gRPC server that answers the
+same streams and does nothing else, with the same clients in the same run. `P9_NODES=5000` takes another number: a
+controller lends a quarter of its file descriptors to daemons.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import logging
 import os
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -21,92 +22,35 @@ import urllib.request
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import grpc
 import msgspec
 import structlog
 import uvloop
 
 from benchmarks.figures import result
+from benchmarks.simulated_daemons import connected
+from benchmarks.sizes import sized
 from corral.controller.sessions.link_server import ServerCertificates, bind
 from corral.daemon.node.enrolment import enrol
 from corral.daemon.node.identity import Identity, load_identity
 from corral.domain.ids import ClusterId, NodeId
 from corral.pki.authority import Authority
 from corral.pki.keys import ClusterKey, key_pem, new_key
-from corral.pki.names import controller_host
 from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy
 from corral.testing.api_calls import call
 from corral.testing.processes import ProcessCluster, ServiceProcess
-from corral.version import PROTOCOL_VERSION, VERSION
-from corral.wire.channels import channel_options
-from corral.wire.features import FEATURES
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.link_pb2_grpc import (
     DaemonServiceServicer,
-    DaemonServiceStub,
     add_DaemonServiceServicer_to_server,
 )
-from corral.wire.v1.node_pb2 import Handshake, HandshakeAck, NodeStatus, Ping, Pong
+from corral.wire.v1.node_pb2 import HandshakeAck, Ping
 
-NODES = int(os.environ.get("P9_NODES", "1000"))
+NODES = int(os.environ.get("P9_NODES", sized(1000, 20)))
 HEARTBEAT_SECONDS = 5
-WATCH_SECONDS = 30
-DIALS = 64
-
-
-class Fleet:
-    """The simulated daemons of one process."""
-
-    def __init__(self, identities: list[Identity], address: str) -> None:
-        self._identities = identities
-        self._address = address
-        self._tasks: list[asyncio.Task[None]] = []
-        self._channels: list[grpc.aio.Channel] = []
-
-    async def connect(self) -> float:
-        """Open every stream, some at a time; returns the seconds until all were greeted."""
-        began = time.perf_counter()
-        gate = asyncio.Semaphore(DIALS)
-
-        async def one(identity: Identity) -> None:
-            async with gate:
-                options = channel_options(controller_host(identity.cluster))
-                channel = grpc.aio.secure_channel(
-                    self._address, identity.channel_credentials(), options=options
-                )
-                self._channels.append(channel)
-                stream = DaemonServiceStub(channel).Connect()  # type: ignore[no-untyped-call]  # generated
-                hello = Handshake(
-                    node_id=identity.node_id,
-                    version=VERSION,
-                    protocol_version=PROTOCOL_VERSION,
-                    machine_id=identity.node_id,
-                    spool_id="s",
-                    features=FEATURES,
-                )
-                await stream.write(DaemonMessage(handshake=hello))
-                first = await stream.read()
-                assert first.handshake_ack.session_id, first
-            self._tasks.append(asyncio.create_task(self._answer(stream)))
-
-        await asyncio.gather(*(one(identity) for identity in self._identities))
-        return time.perf_counter() - began
-
-    @staticmethod
-    async def _answer(stream: Any) -> None:
-        while isinstance(frame := await stream.read(), ControllerMessage):
-            batched = frame.WhichOneof("payload") == "batch"
-            for message in frame.batch.messages if batched else [frame]:
-                if message.WhichOneof("payload") == "ping":
-                    await stream.write(DaemonMessage(pong=Pong(sequence=message.ping.sequence)))
-                    await stream.write(DaemonMessage(node_status=NodeStatus(cpu_usage=0.5)))
-
-    async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(channel.close(None) for channel in self._channels))
+WATCH_SECONDS = sized(30, 1)
+PART = 4
+"""A controller lends this part of its descriptors to daemons."""
 
 
 class BareServer(DaemonServiceServicer):
@@ -188,23 +132,21 @@ Buckets = dict[str, float]
 Look = Callable[[], Awaitable[Buckets]]
 
 
-async def measure(pid: int, identities: list[Identity], address: str, look: Look) -> dict[str, float]:
+async def measure(
+    pid: int, identities: list[Identity], address: str, look: Look, scratch: pathlib.Path
+) -> dict[str, float]:
     """Connect the fleet, then watch the server for a while; `look` reads its round trips."""
-    fleet = Fleet(identities, address)
-    try:
-        connected = await fleet.connect()
+    async with connected(identities, address, scratch) as seconds:
         await asyncio.sleep(HEARTBEAT_SECONDS)
         trips = await look()
         before = cpu_seconds(pid)
         await asyncio.sleep(WATCH_SECONDS)
         return {
-            "connect": connected,
+            "connect": seconds,
             "cores": (cpu_seconds(pid) - before) / WATCH_SECONDS,
             "rss": rss_mb(pid),
             "p99": p99(trips, await look()),
         }
-    finally:
-        await fleet.close()
 
 
 async def enrol_all(directory: pathlib.Path, url: str, token: str) -> list[Identity]:
@@ -232,7 +174,7 @@ async def against_bare(scratch: pathlib.Path) -> dict[str, float]:
         assert process.stdout is not None
         address = (await asyncio.to_thread(process.stdout.readline)).strip()
         identities = msgspec.json.decode(path.read_bytes(), type=list[Identity])
-        return await measure(process.pid, identities, address, looking_at_nothing)
+        return await measure(process.pid, identities, address, looking_at_nothing, scratch)
     finally:
         process.kill()
         process.wait()
@@ -243,6 +185,7 @@ async def against_controller(scratch: pathlib.Path) -> dict[str, float]:
         "CORRAL_LINK_HEARTBEAT_SECONDS": str(HEARTBEAT_SECONDS),
         "CORRAL_BOOTSTRAP_RATE_PER_MINUTE": "1000000",
         "CORRAL_LOG_LEVEL": "WARN",
+        "CORRAL_GRPC_CONNECTIONS_PER_ADDRESS": "0",  # all come from this host
     }
     async with ProcessCluster(scratch, environment=environment) as cluster:
         process: ServiceProcess = cluster.start(
@@ -254,7 +197,7 @@ async def against_controller(scratch: pathlib.Path) -> dict[str, float]:
         identities = await enrol_all(scratch, url, token)
         enrolling = time.perf_counter() - began
         address = (await call(url, token, "GET", "/api/v1/cluster"))["leader"]["grpc"]
-        found = await measure(process.pid, identities, address, looking_at(url, token))
+        found = await measure(process.pid, identities, address, looking_at(url, token), scratch)
         found["enrol"] = NODES / enrolling
         await process.terminate()
         return found
@@ -284,7 +227,20 @@ def p99(before: Buckets, after: Buckets) -> float:
     return next(float(bound) for bound, count in seen.items() if count >= 0.99 * total) * 1000
 
 
+def afford_descriptors() -> None:
+    """Say what the run needs; SystemExit when a process of this machine may not have it."""
+    need, (_, most) = NODES * PART, resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = 65_536 if most == resource.RLIM_INFINITY else min(most, 65_536)
+    print(
+        f"P9: {NODES} daemons, for which a controller needs {need} file descriptors of {most}",
+        file=sys.stderr,
+    )
+    if need > most:
+        raise SystemExit(f"this machine allows {most}: raise 'ulimit -Hn', or take P9_NODES={most // PART}")
+
+
 def run() -> list[dict[str, Any]]:
+    afford_descriptors()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
         scratch = pathlib.Path(name)
