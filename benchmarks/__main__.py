@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks import history
 from benchmarks.figures import combined
+from benchmarks.sizes import SMALL
 from benchmarks.trees import DISK, ROOT, new_root
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -26,6 +27,8 @@ Result = dict[str, Any]
 
 def main() -> int:
     arguments = _arguments()
+    if arguments.small:
+        os.environ[SMALL] = "1"
     if arguments.into is not None:
         return _measure(arguments.claims[0], arguments.into)
     claims = chosen(arguments.claims)
@@ -43,8 +46,9 @@ def main() -> int:
                     found[claim].append(results)
     results = [each for rounds in found.values() for each in combined(rounds)]
     show(results)
-    (HERE / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
-    history.append(results, began=began, rounds=arguments.rounds, load=load)
+    if not arguments.small:
+        (HERE / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+        history.append(results, began=began, rounds=arguments.rounds, load=load)
     if failed:
         print(f"failed, see above: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
@@ -55,6 +59,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("claims", nargs="*", metavar="CLAIM", help="p6, p10_store, …; all without any")
     parser.add_argument(
         "--rounds", type=int, default=ROUNDS, metavar="N", help=f"medians of so many (default {ROUNDS})"
+    )
+    parser.add_argument(
+        "--small", action="store_true", help="run each line once, for no figure: nothing is written down"
     )
     parser.add_argument("--into", type=pathlib.Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from benchmarks.figures import percentile
+from benchmarks.sizes import sized
 from corral.controller.state.ledger import Ledger
 from corral.domain.modules.manifest import Manifest, StorageLimits, StoragePart
 from corral.modules.services.host_operations import Operation
@@ -21,7 +22,7 @@ from corral.sdk.filters import F
 from corral.sdk.storage import Collection, DocumentStorage, Index
 from corral.store.port import ABSENT, Put
 
-DOCUMENTS: Final = int(os.environ.get("CORRAL_BENCH_DOCUMENTS", "100000"))
+DOCUMENTS: Final = int(os.environ.get("CORRAL_BENCH_DOCUMENTS", sized(100_000, 500)))
 GAMES: Final = 8
 INDEXES: Final = [Index("game", "score"), Index("name", unique=True)]
 ONE_MORE: Final = Index("stats.wins")

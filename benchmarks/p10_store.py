@@ -22,6 +22,7 @@ from typing import Any, Final
 import structlog
 import uvloop
 
+from benchmarks.sizes import sized
 from benchmarks.store_floors import (
     BODY,
     COLLECTION,
@@ -45,7 +46,7 @@ from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy
 from corral.testing.postgres_server import PostgresServer
 
-ROUNDS = 3
+ROUNDS = sized(3, 1)
 TARGET_LONE_MS = 1.0
 
 Held = tuple[Rows, Rows, float | None]

@@ -20,10 +20,11 @@ from benchmarks.figures import percentile, result
 from benchmarks.fleet import DEADLINE, Fleet, event_of, fleet
 from benchmarks.module_sources import starting_module
 from benchmarks.site import open_site
+from benchmarks.sizes import sized
 
-MODULES: Final = 5
-STARTS: Final = 60
-BURST: Final = 60
+MODULES: Final = sized(5, 2)
+STARTS: Final = sized(60, 3)
+BURST: Final = sized(60, 3)
 TARGET_MS: Final = 5.0
 _COMMAND: Final = ["/bin/sh", "-c", "while read line; do :; done"]
 _FINISHED: Final = re.compile(r"start_hooks\.finished\b.*?took_ms\W+([0-9.]+)")

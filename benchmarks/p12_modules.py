@@ -25,6 +25,7 @@ import structlog
 import uvloop
 
 from benchmarks.figures import percentile, result
+from benchmarks.sizes import sized
 from benchmarks.trees import fresh_directory
 from corral.modules.process import Limits, ModuleProcess, ProcessPool
 from corral.modules.process.call_failures import ModuleRaised
@@ -34,11 +35,11 @@ from corral.testing.module_processes import Workbench, run_hook
 from corral.testing.ports import free_addresses
 from corral.testing.processes import ProcessCluster
 
-STARTS: Final = 40
-CALLS: Final = 4000
-LIVING: Final = 20
-RELOADS: Final = 20
-REQUESTS: Final = 500
+STARTS: Final = sized(40, 2)
+CALLS: Final = sized(4000, 50)
+LIVING: Final = sized(20, 5)
+RELOADS: Final = sized(20, 2)
+REQUESTS: Final = sized(500, 10)
 _DEADLINE: Final = 30.0
 _SOURCE: Final = """
 from corral.sdk import PlatformModule

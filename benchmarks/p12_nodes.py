@@ -20,6 +20,7 @@ import uvloop
 from benchmarks.figures import result
 from benchmarks.module_sources import starting_module
 from benchmarks.site import Site, open_site
+from benchmarks.sizes import sized
 from benchmarks.trees import fresh_directory
 from corral.modules.process import ProcessPool
 from corral.testing.api_calls import call
@@ -27,8 +28,8 @@ from corral.testing.module_processes import Workbench, run_hook
 from corral.testing.ports import free_addresses
 from corral.testing.processes import ProcessCluster
 
-NODES: Final = 50
-ROUNDS: Final = 5
+NODES: Final = sized(50, 2)
+ROUNDS: Final = sized(5, 1)
 TARGET_SECONDS: Final = 1.0
 _DEADLINE: Final = 120.0
 

@@ -31,6 +31,7 @@ import structlog
 import uvicorn
 import uvloop
 
+from benchmarks.sizes import sized
 from benchmarks.trees import fresh_directory
 from corral.controller.state.collections import NODES
 from corral.domain.events import Draft, EventType
@@ -40,14 +41,14 @@ from corral.domain.records import NodeRecord
 from corral.store.port import ABSENT
 from corral.testing.cluster import LocalCluster
 
-CLIENTS = 200
-EVENTS = 6000
+CLIENTS = sized(200, 4)
+EVENTS = sized(6000, 3000)
 WRITERS = 64
 STALLING_BURSTS = 6  # the kernel takes some megabytes for a client that does not read
-STEADY_EVENTS = 300
+STEADY_EVENTS = sized(300, 10)
 STEADY_RATE = 100.0
-ROUNDS = 3
-TURNS = 5
+ROUNDS = sized(3, 1)
+TURNS = sized(5, 1)
 TARGET = 100_000
 _NEEDLE = b"\nevent: NODE_ERROR_REPORTED\n"
 _STAMP = b'"context":"'

@@ -14,8 +14,9 @@ import uvloop
 
 from benchmarks.figures import result
 from benchmarks.fleet import DEADLINE, Fleet, fleet
+from benchmarks.sizes import sized
 
-COUNT = 200
+COUNT = sized(200, 3)
 COMMAND = ["/bin/sh", "-c", "i=0; while :; do echo line $i; i=$((i+1)); sleep 2; done"]
 
 

@@ -15,9 +15,10 @@ import uvloop
 
 from benchmarks.figures import result
 from benchmarks.fleet import cpu_seconds, fleet
+from benchmarks.sizes import sized
 
-COUNT = 200
-SECONDS = 30.0
+COUNT = sized(200, 3)
+SECONDS = sized(30.0, 1.0)
 COMMAND = ["/bin/sleep", "1000000"]
 
 

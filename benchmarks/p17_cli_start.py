@@ -19,7 +19,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-RUNS: Final = 21
+from benchmarks.sizes import sized
+
+RUNS: Final = sized(21, 1)
 FLOOR: Final = [sys.executable, "-c", "import click, http.client"]
 RATIO: Final = 1.5
 

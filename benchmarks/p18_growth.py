@@ -26,6 +26,7 @@ import uvloop
 from benchmarks.figures import result
 from benchmarks.fleet import Api
 from benchmarks.placed_records import LARGE, NODE, PAGE, Controller, opened
+from benchmarks.sizes import sized
 from benchmarks.trees import fresh_directory
 from corral.controller.instances.plan_view import next_requests
 from corral.controller.instances.starts import release, start_run
@@ -37,12 +38,12 @@ from corral.store.port import Commit
 from corral.testing.ports import free_addresses
 from corral.testing.processes import ProcessCluster
 
-FEW, MANY = 100, 10_000
+FEW, MANY = 100, sized(10_000, 200)
 MOST = 1.5
-ROUNDS = 5
-REQUESTS = 20
-CHANGES = 8
-REPORTS = 100
+ROUNDS = sized(5, 1)
+REQUESTS = sized(20, 2)
+CHANGES = sized(8, 2)
+REPORTS = sized(100, 5)
 """Operations a round."""
 GROUP = "g7"
 _QUIET: Final = 0.02

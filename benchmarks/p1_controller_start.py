@@ -16,9 +16,10 @@ import time
 from typing import Any
 
 from benchmarks.figures import result
+from benchmarks.sizes import sized
 from benchmarks.trees import fresh_directory
 
-ROUNDS = 7
+ROUNDS = sized(7, 1)
 IMPORTS = "import grpc, grpc.aio, uvloop, uvicorn, starlette.routing, msgspec, structlog, cryptography.x509, prometheus_client, sqlite3, yaml, click"
 
 

@@ -30,13 +30,14 @@ import uvloop
 
 from benchmarks.figures import percentile, result
 from benchmarks.site import Site, open_site
+from benchmarks.sizes import sized
 from benchmarks.trees import fresh_directory
 from corral.testing.ports import free_addresses
 from corral.testing.processes import ProcessCluster
 
-SECONDS: Final = 5.0
+SECONDS: Final = sized(5.0, 0.3)
 PAUSE: Final = 0.005
-GROUPS: Final = 50
+GROUPS: Final = sized(50, 3)
 LAG_TARGET: Final = 0.1
 _BEGUN: Final = "begun"
 _LAG: Final = re.compile(rb"^corral_loop_lag_seconds ([0-9.e+-]+)$", re.MULTILINE)

@@ -23,15 +23,16 @@ import uvloop
 from benchmarks.figures import result
 from benchmarks.p18_growth import Answering, answering
 from benchmarks.placed_records import opened
+from benchmarks.sizes import sized
 from benchmarks.trees import fresh_directory
 from corral.controller.http.messages.responses import encode
 from corral.controller.http.resources.instances.instance_summaries import instance_summary
 from corral.controller.http.resources.summary_view import SummaryView
 from corral.controller.workload.vitals import Vitals
 
-INSTANCES: Final = 5000
-REQUESTS: Final = 10
-ROUNDS: Final = 5
+INSTANCES: Final = sized(5000, 200)
+REQUESTS: Final = sized(10, 1)
+ROUNDS: Final = sized(5, 1)
 PATH: Final = f"/api/v1/instances?view=summary&limit={INSTANCES}"
 SEARCHED: Final = f"{PATH}&q=g7&sort=-started_at"
 

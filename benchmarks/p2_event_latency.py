@@ -26,11 +26,12 @@ import structlog
 import uvicorn
 import uvloop
 
+from benchmarks.sizes import sized
 from benchmarks.trees import fresh_directory
 from corral.testing.cluster import LocalCluster
 
-REQUESTS = 400
-WARM_UP = 50
+REQUESTS = sized(400, 10)
+WARM_UP = sized(50, 2)
 TARGET_P50 = 5.0
 TARGET_P95 = 15.0
 _DEADLINE = 30.0

@@ -18,6 +18,7 @@ import structlog
 
 from benchmarks.figures import percentile, result
 from benchmarks.placed_records import Numbers
+from benchmarks.sizes import sized
 from corral.controller.instances.node_candidates import KnownViews, PlacementRules
 from corral.controller.instances.revisions import make_revision
 from corral.controller.instances.starts import reserve
@@ -38,14 +39,14 @@ from corral.domain.records import NodeRecord
 from corral.store.port import Change, Commit, Delete, Put
 from corral.system.entropy import SystemEntropy
 
-GROUPS_OF_ALL: Final = 1_000
+GROUPS_OF_ALL: Final = sized(1_000, 200)
 NODES_OF_ALL: Final = 200
 EACH: Final = 10
 MISSING: Final = 100
-FOLLOWING: Final = 200
+FOLLOWING: Final = sized(200, 20)
 """How many groups follow their players and have schedules in the second kind of full pass."""
-PASSES: Final = 30
-EVENTS: Final = 200
+PASSES: Final = sized(30, 2)
+EVENTS: Final = sized(200, 5)
 _NOW: Final = dt.datetime.now(dt.UTC)
 _WIDTH: Final = 40
 

@@ -16,6 +16,7 @@ import uvloop
 
 from benchmarks.figures import percentile, result
 from benchmarks.site import open_site
+from benchmarks.sizes import sized
 from benchmarks.trees import fresh_directory
 from corral.testing.api_calls import call
 from corral.testing.archives import zipped
@@ -23,8 +24,8 @@ from corral.testing.ports import free_addresses
 from corral.testing.processes import ProcessCluster
 from corral.testing.waiting import eventually
 
-EVENTS: Final = 500
-WARM_UP: Final = 50
+EVENTS: Final = sized(500, 10)
+WARM_UP: Final = sized(50, 2)
 TARGET_P50: Final = 3.0
 TARGET_P99: Final = 20.0
 _DEADLINE: Final = 60.0

@@ -21,8 +21,9 @@ import uvloop
 
 from benchmarks.figures import percentile, result
 from benchmarks.fleet import Fleet, fleet
+from benchmarks.sizes import sized
 
-ROUNDS = 60
+ROUNDS = sized(60, 2)
 COMMAND = ["/bin/sh", "-c", "while read line; do :; done"]
 TARGET_P50 = {"by the controller": 32.0, "by the node": 22.0}
 TARGET_P95 = 150.0

@@ -19,10 +19,11 @@ import uvloop
 
 from benchmarks.figures import percentile, result
 from benchmarks.fleet import Api, Fleet, event_of, fleet
+from benchmarks.sizes import sized
 from benchmarks.trees import fresh_directory
 
-ROUNDS = 60
-BURST = 100
+ROUNDS = sized(60, 2)
+BURST = sized(100, 10)
 COMMAND = ["/bin/sh", "-c", "while read line; do :; done"]
 FILES = {f"plugins/p{n}/config.yml": b"key: value\n" * 40 for n in range(20)}
 FILES["server.properties"] = b"motd=%INSTANCE_ID% of %GROUP%\n" + b"key=value\n" * 60

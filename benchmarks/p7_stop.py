@@ -14,8 +14,9 @@ import uvloop
 
 from benchmarks.figures import percentile, result
 from benchmarks.fleet import event_of, fleet
+from benchmarks.sizes import sized
 
-ROUNDS = 60
+ROUNDS = sized(60, 2)
 COMMAND = ["/bin/sh", "-c", "read line"]
 
 

@@ -29,14 +29,15 @@ import uvloop
 
 from benchmarks.figures import percentile, result
 from benchmarks.fleet import DEADLINE, Fleet, cpu_seconds, fleet, request
+from benchmarks.sizes import sized
 from benchmarks.trees import fresh_directory
 
-COUNT = 100
-SECONDS = 10
+COUNT = sized(100, 4)
+SECONDS = sized(10, 2)
 SHARE = 0.7
 """Of the machine, at which latency is measured beside that at full load."""
-TYPED = 60
-HEADSTART = 4.0
+TYPED = sized(60, 3)
+HEADSTART = sized(4.0, 1.0)
 """Until the writers begin: by then each of them has been told when."""
 LINE_BYTES = 62
 WRITER = """

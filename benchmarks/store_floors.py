@@ -22,18 +22,19 @@ from typing import Any, Final
 
 import asyncpg
 
+from benchmarks.sizes import sized
 from corral.store.postgres.commit_engine import number_array, text_array
 
 WRITERS = 64
 DOCUMENTS_EACH = 16
-LONE = 300
+LONE = sized(300, 10)
 COLLECTION = "instances"
 BODY = b'{"phase":"RUNNING","node":"n-17","ports":[25565],"note":"' + b"x" * 240 + b'"}'
 TYPE = "NODE_ONLINE"
 DATA = b'{"phase":"RUNNING"}'
 JOURNAL = "log:node:n-17"
 ENTRY = b'{"level":"info","event":"instance.started","instance":"lobby-1","note":"' + b"x" * 60 + b'"}'
-SECONDS = float(os.environ.get("CORRAL_BENCH_SECONDS", "1.0"))
+SECONDS = float(os.environ.get("CORRAL_BENCH_SECONDS", sized(1.0, 0.1)))
 
 
 class Rows(enum.Enum):
