@@ -90,7 +90,9 @@ def _rows(found: Item) -> list[tuple[str, str]]:
 @click.option("--file", "path", metavar="FILE", help="Upload this file instead.")
 @click.option("--name", metavar="NAME", help="Its file name; else that of FILE or URL.")
 @click.option("--category", type=click.Choice(CATEGORIES), help="What kind of program it is.")
-@click.option("--config-format", type=click.Choice(FORMATS), help="Label: whose configuration files it reads.")
+@click.option(
+    "--config-format", type=click.Choice(FORMATS), help="Label: whose configuration files it reads."
+)
 @click.option("--description", metavar="TEXT", help="What it is.")
 @click.option("--replace", is_flag=True, help="Also when there is an entry of this name already.")
 @api_command
