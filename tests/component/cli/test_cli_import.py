@@ -227,7 +227,20 @@ async def test_a_static_world_is_copied_to_a_node_and_its_first_start_finds_it(
     assert types.index("INSTANCE_FILE_CHANGED") < types.index("INSTANCE_SCHEDULED")
 
     again = await run("import", "universe", str(folder), "--node", "n2")
-    assert (again.returncode, "instance 'world-1' is RUNNING" in again.stderr) == (1, True)
+    assert (again.returncode, again.stderr) == (
+        0,
+        "static/World: world-1 runs on n2 and has all files: passed over\n",
+    )
+    assert "static/World: 0 files sent, 3 as before" in again.stdout
+    (place / "level.dat").write_text("another world")
+    assert (await run("import", "universe", str(folder), "--node", "n2")).returncode == 0
+    for arguments in (("--node", "n2", "--replace"), ("--node", "n1")):
+        refused = await run("import", "universe", str(folder), *arguments)
+        assert (refused.returncode, "instance 'world-1' is RUNNING" in refused.stderr) == (1, True)
+    (place / "more.dat").write_text("missing there")
+    refused = await run("import", "universe", str(folder), "--node", "n2")
+    assert (refused.returncode, "instance 'world-1' is RUNNING" in refused.stderr) == (1, True)
+    assert (there / "level.dat").read_bytes() != b"another world"
 
 
 async def events_of(controller: LocalController, subject: str) -> list[dict[str, Any]]:
@@ -363,6 +376,18 @@ async def test_one_bad_file_refuses_the_whole_folder_with_every_error(
         assert "error: 7 errors" in lines
         assert "hint: nothing was changed; correct what is listed and import again" in lines
         assert await stored(controller) == before
+
+
+async def test_a_template_that_is_too_large_is_refused_before_it_is_read(
+    run: Run, controller: LocalController, folder: pathlib.Path
+) -> None:
+    del controller
+    with (folder / "templates/Global/Base/server.bin").open("wb") as file:
+        file.truncate(40 << 30)
+    done = await run("import", "universe", str(folder), "--dry-run")
+    assert (done.returncode, "with it the template is larger than 8 GiB" in done.stderr) == (1, True), (
+        done.stderr
+    )
 
 
 async def test_an_operator_imports_all_but_tokens(

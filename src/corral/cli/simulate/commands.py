@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pathlib
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import click
 
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.command_groups import Noun
-from corral.cli.failure import CommandRefused, WrongUsage
+from corral.cli.failure import CommandRefused, WrongUsage, note
 from corral.cli.terminal.output import output_option
 from corral.cli.terminal.values import SpanType
 from corral.errors import counted, nearest
@@ -100,6 +101,8 @@ def _read(path: str, seed: int | None) -> Scenario:
 
     from corral.simulation.scenario_files import read_scenario
 
+    if pathlib.Path(path).is_fifo():
+        note(f"{path} is a pipe: reading it until its writer ends")
     try:
         found = read_scenario(path)
     except Exception as error:

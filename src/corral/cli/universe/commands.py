@@ -68,7 +68,7 @@ def universe(
     answer = _checked(session, found, {**options, **_first(trees)})
     changes = compared(session.client, trees)
     tokens = planned_tokens(session) if plan.has_database else []
-    worlds = planned_worlds(session, plan, nodes)
+    worlds = planned_worlds(session, plan, nodes, replace=replace)
     done = [CopiedWorld(each.copy.source, each.copy.instance, each.node) for each in worlds]
     if not dry_run:
         changes = _upload(session, changes)
@@ -92,7 +92,7 @@ def _applied(
     created = {each["name"] for each in planned["groups"] if each["action"] == "created"}
     new = [each for each in worlds if each.copy.group in created]
     for each in worlds:
-        if each not in new:
+        if each not in new and not each.runs:
             reserve(session, each)
     waiting = {each.copy.group for each in new}
     first = [

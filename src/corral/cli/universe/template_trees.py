@@ -19,6 +19,9 @@ from corral.errors import Rejected
 
 MOST_FILES: Final = 200_000
 """Of all templates together."""
+MOST_BYTES: Final = 8 << 30
+"""Of one template: what a controller accepts unless `templates.max_bytes` is raised."""
+_LARGE: Final = "no controller accepts such a template by default: leave large files out of it"
 _NOTE: Final = "imported from Universe"
 _PLAIN: Final = "a template has plain files and directories only: copy what it leads to, or take it away"
 
@@ -124,6 +127,9 @@ class _Reading:
                 found = os.fstat(descriptor)
                 if not stat.S_ISREG(found.st_mode):
                     self._fault(path, "it is no plain file", _PLAIN)
+                    return None
+                if self._size + found.st_size > MOST_BYTES:
+                    self._fault(path, f"with it the template is larger than {MOST_BYTES >> 30} GiB", _LARGE)
                     return None
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:

@@ -1,6 +1,7 @@
 """Static worlds of a folder, copied to a node: each instance gets its place there, stopped, then its files, and starts.
 
-A copy that was cut off is gone on with by the next import: what is there already is not sent again.
+The next import completes a copy that was cut off: it sends what is missing, and passes over an instance that runs and has
+everything.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession
 from corral.cli.failure import CommandRefused, WrongUsage, note
-from corral.cli.instance.file_pushes import DirectoryPush, unwritable_names
+from corral.cli.instance.file_pushes import DirectoryPush, local_tree, unwritable_names
 from corral.cli.instance.waits import ENDED, INSTANCES
 from corral.cli.universe.import_plan import ImportPlan, StaticCopy
 from corral.domain.ids import instance_number
@@ -29,6 +30,8 @@ class PlannedWorld(NamedTuple):
     node: str
     starts: bool
     """Its group keeps so many instances that it is one of them."""
+    runs: bool = False
+    """It runs, and has everything: an earlier import has copied it."""
 
 
 class CopiedWorld(NamedTuple):
@@ -48,7 +51,9 @@ class CopiedWorld(NamedTuple):
         return f"{counted(self.sent, 'file')} sent, {self.same} as before{kept}"
 
 
-def planned_worlds(session: ApiSession, plan: ImportPlan, chosen: Sequence[str]) -> list[PlannedWorld]:
+def planned_worlds(
+    session: ApiSession, plan: ImportPlan, chosen: Sequence[str], *, replace: bool
+) -> list[PlannedWorld]:
     """The copies for which a node is chosen, by `NODE` for all or `INSTANCE=NODE` for one. Everything that would refuse one of them
     is found here, before anything is written."""
     copies = {each.instance: each for each in plan.copies if each.group}
@@ -72,12 +77,10 @@ def planned_worlds(session: ApiSession, plan: ImportPlan, chosen: Sequence[str])
             planned.append(PlannedWorld(copy, node, starts))
     for node in dict.fromkeys(each.node for each in planned):
         session.client.get(f"{NODES}/{segment(node)}")
-    for world in planned:
-        _check(session, world)
-    return planned
+    return [_checked(session, each, replace=replace) for each in planned]
 
 
-def _check(session: ApiSession, world: PlannedWorld) -> None:
+def _checked(session: ApiSession, world: PlannedWorld, *, replace: bool) -> PlannedWorld:
     copy = world.copy
     if names := unwritable_names(copy.path):
         raise CommandRefused(
@@ -90,11 +93,18 @@ def _check(session: ApiSession, world: PlannedWorld) -> None:
             hint="choose one of them, or change 'nodes' of the configuration",
         )
     found = _instance(session, copy.instance)
-    if found is not None and found["state"] not in ENDED:
+    if found is None or found["state"] in ENDED:
+        return world
+    if found["node"] != world.node or not _push(session, world, replace=replace).would_change_nothing():
         raise CommandRefused(
             f"{copy.source}: instance '{copy.instance}' is {found['state']}, and files are not changed under it",
             hint=f"stop it first ('corral instance stop {copy.instance} --wait'), or leave --node out for it",
         )
+    return world._replace(runs=True)
+
+
+def _push(session: ApiSession, world: PlannedWorld, *, replace: bool) -> DirectoryPush:
+    return DirectoryPush(session, world.copy.instance, world.copy.path, "", keep=not replace)
 
 
 def _instance(session: ApiSession, id: str) -> dict[str, Any] | None:
@@ -116,8 +126,12 @@ def reserve(session: ApiSession, world: PlannedWorld) -> None:
 def copied(session: ApiSession, world: PlannedWorld, *, replace: bool) -> CopiedWorld:
     """Send what is not there, and start the instance if it was the import that kept it from that."""
     copy = world.copy
+    if world.runs:
+        note(f"{copy.source}: {copy.instance} runs on {world.node} and has all files: passed over")
+        same = sum(file is not None for _, file in local_tree(copy.path))
+        return CopiedWorld(copy.source, copy.instance, world.node, same=same)
     note(f"{copy.source}: to {copy.instance} on {world.node}")
-    push = DirectoryPush(session, copy.instance, copy.path, "", keep=not replace)
+    push = _push(session, world, replace=replace)
     push.run()
     for path in push.kept:
         note(f"{copy.instance}: '{path}' is another file there, and kept; --replace writes over it")

@@ -116,7 +116,7 @@ class AddressGuard:
                 self._full.discard(port)
             elif port not in self._full:
                 self._full.add(port)
-                log.error("link_connections.refused", port=port, connections=present, hint=_ALL)
+                log.error("link_connections.refused", port=port, most=bound.most, hint=_ALL)
 
     def _look(self) -> None:
         """Update the known sockets. Each socket has its own inode, so a reused descriptor number is noticed."""
