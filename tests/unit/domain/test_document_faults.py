@@ -35,6 +35,7 @@ def test_every_fault_has_its_path(fields: dict[str, Any], paths: list[str]) -> N
 @pytest.mark.parametrize(
     ("fields", "hint"),
     [
+        ({"availablePorts": [25565]}, "files of Universe are converted by 'corral import universe DIR'"),
         ({"command": "sleep 9"}, 'write a list, for example command: ["python3", "server.py"]'),
         ({"ports": {"primary": 25565}}, "write an object, for example ports: {primary: {port: 25565}}"),
         ({"depends_on": ["db"]}, "write an object, for example depends_on: [{group: db}]"),

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import inspect
 
+from corral.domain.groups.field_aliases import UNIVERSE_FIELDS
 from corral.domain.groups.group import GroupSpec
 from corral.domain.spec import next_step
 from corral.errors import Code, Rejected, nearest, unknown_choice
@@ -124,6 +125,7 @@ def _parted(message: str) -> _Error:
 
 
 _PATTERN: Final = "matching regex"
+_OF_UNIVERSE: Final = "files of Universe are converted by 'corral import universe DIR'"
 
 
 def _refusal(error: _Error) -> Rejected:
@@ -132,6 +134,7 @@ def _refusal(error: _Error) -> Rejected:
         name = error.unknown[:_SHOWN]
         guess = nearest(name, _fields_at(path))
         hint = f"did you mean '{guess}'?" if guess else "leave it out: there is no such field"
+        hint = _OF_UNIVERSE if name in UNIVERSE_FIELDS and not path else hint
         return Rejected(
             Code.UNKNOWN_FIELD, f"unknown field '{name}'", field="/".join((*path, name)), hint=hint
         )

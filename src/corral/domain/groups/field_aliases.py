@@ -23,6 +23,10 @@ OTHER_NAMES: Final[Mapping[str, str]] = {
     "environmentVariables": "env",
 }
 """Of a group itself, as Universe calls them, beside those that differ in their spelling alone."""
+UNIVERSE_FIELDS: Final = frozenset(
+    {"additionalPorts", "availablePorts", "fileModifications", "hostAddress", "instanceGroups"}
+)
+"""Fields of Universe that no field of a group replaces by itself: a file that has one is a file of Universe."""
 
 
 def with_field_names(document: Any) -> Any:
