@@ -199,7 +199,6 @@ async def against_controller(scratch: pathlib.Path) -> dict[str, float]:
         address = (await call(url, token, "GET", "/api/v1/cluster"))["leader"]["grpc"]
         found = await measure(process.pid, identities, address, looking_at(url, token), scratch)
         found["enrol"] = NODES / enrolling
-        await process.terminate()
         return found
 
 
