@@ -127,6 +127,38 @@ def test_the_token_of_a_context_never_goes_to_another_address(corral: Corral, se
     assert "Authorization" not in server.requests[0].headers
 
 
+@pytest.mark.parametrize("named", ["environment", "option"])
+def test_an_address_without_a_token_is_used_with_the_login_that_is_remembered_for_it(
+    corral: Corral, server: StandIn, named: str
+) -> None:
+    port = server.url.rpartition(":")[2]
+    corral("context", "add", "other", "http://127.0.0.1:1", "--token", "corral_other", **ALONE)
+    corral("context", "add", "here", f"HTTP://127.0.0.1:{port}/", "--token", "corral_here", **ALONE)
+    option = ("--url", server.url) if named == "option" else ()
+    env = {**ALONE, "CORRAL_URL": server.url} if named == "environment" else ALONE
+    assert corral("node", "list", *option, **env).returncode == 0
+    corral("context", "add", "too", server.url, "--token", "corral_too", **ALONE)
+    server.answers["GET", "/api/v1/nodes"] = refused(401, "UNAUTHENTICATED", "no token")
+    assert "'here', 'too'; choose one with --context" in corral("node", "list", *option, **env).stderr
+    corral("context", "use", "too", **ALONE)
+    corral("node", "list", *option, **env)
+    sent = [request.headers.get("Authorization") for request in server.requests]
+    assert sent == ["Bearer corral_here", None, "Bearer corral_too"]
+
+
+@pytest.mark.parametrize("named", ["CORRAL_URL", "--url"])
+def test_a_refusal_at_another_address_says_whose_login_is_remembered(
+    corral: Corral, server: StandIn, named: str
+) -> None:
+    corral("context", "add", "one", "http://127.0.0.1:1", "--token", "corral_hush")
+    server.answers["GET", "/api/v1/nodes"] = refused(401, "UNAUTHENTICATED", "no token")
+    option = ("--url", server.url) if named == "--url" else ()
+    done = corral("node", "list", *option, CORRAL_TOKEN=None)
+    assert done.returncode == 1
+    hint = f"hint: {named} is {server.url}, and the remembered login 'one' is for http://127.0.0.1:1; "
+    assert hint in done.stderr
+
+
 def test_a_named_context_beats_an_address_in_the_environment(corral: Corral, server: StandIn) -> None:
     corral("context", "add", "here", server.url, "--token", "corral_hush")
     env = {"CORRAL_URL": "http://127.0.0.1:1", "CORRAL_TOKEN": None}

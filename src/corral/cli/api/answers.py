@@ -28,8 +28,10 @@ _LIMIT: Final = 64 * 1024 * 1024
 class ApiAnswers:
     """Of one controller; every complaint names its address."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, login_hint: str = "") -> None:
         self._url = url
+        self._login_hint = login_hint
+        """Replaces the hint of an answer that asks for a token."""
 
     def read(self, head: Head, content: bytes, *, changed: bool) -> Any:
         """The body of an answer, None when it has none; raises `refusal` when it is one."""
@@ -50,9 +52,10 @@ class ApiAnswers:
         failure = failures.refusal(self._url, head, content, changes=changed)
         if isinstance(failure, errors.Unreachable):
             return self.unreachable(failure)
+        hint = self._hint(failure.hint) if failure.hint else None
         return CommandRefused(
             failure.message,
-            hint=self._hint(failure.hint) if failure.hint else None,
+            hint=self._login_hint or hint if failure.status == 401 else hint,
             code=failure.code,
             status=failure.status,
             field=failure.field,

@@ -101,8 +101,10 @@ class Client:
         ca_file: str | None = None,
         any_name: bool = False,
         timeout: float = TIMEOUT_SECONDS,
+        login_hint: str = "",
     ) -> None:
-        """`ca_file`: certificates to trust in place of those of the system; `any_name`: also when they name another host."""
+        """`ca_file`: certificates to trust in place of those of the system; `any_name`: also when they name another host;
+        `login_hint`: what to do when the controller asks for a token and there is none."""
         try:
             self._address = checked_address(url)
             self.token = checked_token(token)
@@ -111,7 +113,8 @@ class Client:
             named = f"'{url}' is {fault}" if fault.startswith("not ") else fault
             raise WrongUsage(named, hint=hint) from None
         self.url = self._address.url
-        self._answers = ApiAnswers(self.url)
+        self._login_hint = login_hint
+        self._answers = ApiAnswers(self.url, login_hint=login_hint)
         self._ca_file = ca_file
         self._any_name = any_name
         self._timeout = timeout
@@ -120,7 +123,12 @@ class Client:
     def copy(self, *, timeout: float) -> Client:
         """Another connection to the same controller, as the same caller."""
         return Client(
-            url=self.url, token=self.token, ca_file=self._ca_file, any_name=self._any_name, timeout=timeout
+            url=self.url,
+            token=self.token,
+            ca_file=self._ca_file,
+            any_name=self._any_name,
+            timeout=timeout,
+            login_hint=self._login_hint,
         )
 
     @property

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from corral.cli.failure import CommandRefused, WrongUsage
+from corral.client.addresses import checked_address
 
 FORMAT: Final = "corral-contexts"
 VERSION: Final = 1
@@ -52,6 +53,15 @@ class Contexts:
         meant = f"did you mean '{guess}'? " if guess else ""
         raise WrongUsage(f"there is no context '{name}'", hint=f"{meant}known: {known}")
 
+    def logins_at(self, url: str) -> dict[str, Context]:
+        """The contexts with a token whose address means the same as this one."""
+        place = _place(url)
+        return {
+            name: context
+            for name, context in self.known.items()
+            if context.token and place is not None and _place(context.url) == place
+        }
+
     def save(self) -> None:
         document = {
             "format": FORMAT,
@@ -73,6 +83,14 @@ class Contexts:
             os.replace(temporary, self.path)  # noqa: PTH105
         except OSError as error:
             raise CommandRefused(f"cannot write {self.path}: {error.strerror}") from error
+
+
+def _place(url: str) -> tuple[object, ...] | None:
+    """Scheme, host, port and prefix of an address; None: it is none."""
+    try:
+        return checked_address(url)[1:]
+    except ValueError:
+        return None
 
 
 def renew_token(path: str, former: str, present: str) -> bool:

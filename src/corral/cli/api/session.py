@@ -1,7 +1,7 @@
 """The controller and token of a command: flags, then environment, then the chosen context.
 
 A context's token is used with that context's address only: naming another address never
-sends it somewhere else.
+sends it somewhere else. An address that is named without a token is used with the login that is remembered for it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
 import click
@@ -104,23 +104,48 @@ def connect(
 ) -> Client:
     """A client for the chosen controller; nothing is sent yet."""
     token = token or environment.get("CORRAL_TOKEN") or None
+    source = "--url" if url else "CORRAL_URL"
     if context is None:  # a context named on the command line beats an address in the environment
         url = url or environment.get("CORRAL_URL") or None
         context = environment.get("CORRAL_CONTEXT") or None
     ca_file = environment.get("CORRAL_CA") or None
-    if url is not None:
+    if url is not None and token is not None:
         return Client(url=url, token=token, ca_file=ca_file, timeout=timeout)
     known = context_store.load(context_store.default_path(environment))
     name = context or known.current
-    if not name:
+    if url is not None:
+        logins = known.logins_at(url)
+        login = logins.get(name) or (next(iter(logins.values())) if len(logins) == 1 else None)
+        if login is None:
+            hint = _login_hint(known, name, logins, url=url, source=source)
+            return Client(url=url, token=None, ca_file=ca_file, timeout=timeout, login_hint=hint)
+    elif not name:
         raise WrongUsage(
             "no controller was chosen",
             hint="use 'corral login URL', --url URL or the environment's CORRAL_URL",
         )
-    chosen = known.find(name)
+    else:
+        login = known.find(name)
     return Client(
-        url=chosen.url,
-        token=token or chosen.token,
-        ca_file=ca_file or chosen.ca_file or None,
+        url=url or login.url,
+        token=token or login.token,
+        ca_file=ca_file or login.ca_file or None,
         timeout=timeout,
+    )
+
+
+def _login_hint(
+    known: context_store.Contexts, name: str, logins: Collection[str], *, url: str, source: str
+) -> str:
+    """Why no remembered login is used at an address; empty: none is remembered."""
+    if logins:
+        listed = ", ".join(f"'{each}'" for each in sorted(logins))
+        return f"several logins are remembered for {url}: {listed}; choose one with --context NAME"
+    if name not in known.known:
+        return ""
+    other = known.known[name].url
+    aside = "run 'unset CORRAL_URL'" if source == "CORRAL_URL" else "leave --url out"
+    return (
+        f"{source} is {url}, and the remembered login '{name}' is for {other}; "
+        f"{aside} to use it, or log in with 'corral login {url}'"
     )
