@@ -30,6 +30,7 @@ from corral.client import AnswerInfo, ApiError, Client, Download, EventStream, R
 from corral.controller.http.meanings import code_meanings
 from corral.controller.http.openapi import describe
 from corral.controller.http.openapi_events import EVENT_MARK
+from corral.controller.http.pipeline.route_table import PUBLIC
 from corral.controller.http.routes import ROUTES
 from corral.domain.event_schemas.catalog import EVENT_SCHEMAS, data_fields
 from corral.domain.events import EventType
@@ -277,12 +278,12 @@ all routes have: USUAL. The OpenAPI document has these, too.
     overview = [
         (
             code(f"{method.upper()} {path}"),
-            code(operation.get("x-permission", "")) or "public",
+            code(operation.get("x-permission", "")) or _without_permission(operation, "public"),
             operation["summary"],
         )
         for path, method, operation in operations(document.paths)
     ]
-    blocks = [intro, table(["route", "permission", "what it does"], overview)]
+    blocks = [intro, table(["route", "permission", "what it does"], overview), open_routes()]
     responses = document.components["responses"]
     blocks += [route_block(*found, responses) for found in operations(document.paths)]
     blocks.append("## Shapes")
@@ -294,15 +295,38 @@ all routes have: USUAL. The OpenAPI document has these, too.
     return page("HTTP API", "the route table in src/corral/controller/http/", *blocks)
 
 
+def open_routes() -> str:
+    """The routes that need no credentials, those of pages included, and those that a ticket opens."""
+    without = [(code(route.name), route.summary) for route in ROUTES if route.permission is PUBLIC]
+    ticketed = [(code(route.name), route.summary) for route in ROUTES if route.ticketed]
+    return f"""
+## Routes without credentials
+
+These answer everybody; the pages are no part of the OpenAPI document. Every other route answers 401 without credentials, but for
+`GET /metrics` to callers from `metrics.scrape_networks`, which is empty by default. Daemons have no HTTP API.
+
+{table(["route", "what it does"], without)}
+
+These take a [ticket](../concepts/events.md) in place of a token, once, with the rights of the caller who asked for it:
+
+{table(["route", "what it does"], ticketed)}
+"""
+
+
 def operations(paths: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for path, methods in paths.items():
         for method, operation in methods.items():
             yield path, method, operation
 
 
+def _without_permission(operation: dict[str, Any], public: str) -> str:
+    return "the token of a run" if operation["security"] else public
+
+
 def route_block(path: str, method: str, operation: dict[str, Any], responses: dict[str, Any]) -> str:
     lines = [f"### {method.upper()} {path}", "", f"{operation['summary']}."]
-    needs = f"permission `{operation['x-permission']}`" if "x-permission" in operation else "no credentials"
+    permission = operation.get("x-permission")
+    needs = f"permission `{permission}`" if permission else _without_permission(operation, "no credentials")
     ways = [scheme for each in operation["security"] for scheme in each]
     lines.append(f"Needs {needs}{', as a token or a ticket' if 'ticket' in ways else ''}.")
     if "description" in operation:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+import re
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -144,16 +145,27 @@ async def test_every_route_lets_in_whom_the_table_says_and_nobody_else(rig: Rig,
     assert await mismatches(rig, world, found) == []
 
 
+def documented() -> list[set[str]]:
+    """The routes of the two tables of the API page: those for everybody, and those that take a ticket."""
+    page = (pathlib.Path(__file__).parents[3] / "docs" / "reference" / "api.md").read_text()
+    section = page.partition("## Routes without credentials\n")[2].partition("\n###")[0]
+    tables = section.split("| route | what it does |")[1:]
+    return [set(re.findall(r"^\| `([A-Z]+ [^`]+)` \|", each, flags=re.M)) for each in tables]
+
+
 def named(routes: Sequence[Route]) -> set[str]:
     return {route.name for route in routes}
 
 
-async def test_exactly_six_families_answer_without_a_credential_in_a_header(rig: Rig) -> None:
+async def test_exactly_six_families_answer_without_a_credential_in_a_header_and_the_api_page_has_them(
+    rig: Rig,
+) -> None:
     world = await build_world(rig)
     everywhere = set().union(*OPEN_FAMILIES.values())
     takes_a_ticket = [each for each in ROUTES if each.ticketed]
     assert named([each for each in ROUTES if each.permission is PUBLIC] + takes_a_ticket) == everywhere
     assert named(takes_a_ticket) == OPEN_FAMILIES["tickets"]
+    assert documented() == [everywhere - OPEN_FAMILIES["tickets"], OPEN_FAMILIES["tickets"]]
     answering: set[str] = set()
     async with kept_connection(rig) as connection, rig.client() as admin:
         ticket = ""
