@@ -16,6 +16,9 @@ import msgspec
 from corral.domain.bindings import Scope, is_within
 from corral.domain.permissions import GRANTS, Permission, Role
 
+ANY: Final = "\0"
+"""No name of a group or node: only a scope that names none, or all, covers it."""
+
 
 def _names_groups(scope: Scope) -> bool:
     return scope.groups is not None or scope.is_everything

@@ -136,6 +136,8 @@ class TemplateRecord(Record, frozen=True, kw_only=True):
     """The number of the version that new starts use."""
     last: int
     """The highest number ever given."""
+    saved_from: str = ""
+    """The group from whose instances alone it was saved; empty: something else was put into it, if only once."""
     versions: tuple[TemplateVersion, ...]
     created_at: dt.datetime
     updated_at: dt.datetime

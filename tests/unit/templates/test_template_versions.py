@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from template_shelf import KEEP, NOW, Shelf, an_intake
 
@@ -47,6 +49,28 @@ def test_an_upload_keeps_the_settings_unless_it_brings_others(shelf: Shelf) -> N
     shelf.upload("base", "one", settings=TemplateSettings(description="kept"))
     shelf.upload("base", "two")
     assert shelf.record("base").version().settings.description == "kept"
+
+
+@pytest.mark.parametrize(
+    ("then", "origin"),
+    [
+        (lambda shelf: shelf.upload("base", "two", saved_from="lobby"), "lobby"),
+        (lambda shelf: shelf.apply(changes.rollback(shelf.state, "base", 1, now=NOW).steps), "lobby"),
+        (lambda shelf: shelf.upload("base", "two", saved_from="arena"), ""),
+        (lambda shelf: shelf.upload("base", "two"), ""),
+        (lambda shelf: shelf.upload("base", "one", settings=TemplateSettings(description="x")), ""),
+        (lambda shelf: shelf.apply(changes.delete(shelf.state, "base")), "lobby"),
+    ],
+    ids=["the same group", "rollback", "another group", "upload", "settings", "deletion"],
+)
+def test_a_template_is_of_one_group_until_something_else_is_put_into_it(
+    shelf: Shelf, then: Callable[[Shelf], object], origin: str
+) -> None:
+    shelf.upload("base", "zero", saved_from="lobby")
+    shelf.upload("base", "one", saved_from="lobby")
+    then(shelf)
+    shelf.upload("base", "three", saved_from="lobby")
+    assert shelf.record("base").saved_from == origin
 
 
 def test_an_edit_that_began_with_another_version_is_refused(shelf: Shelf) -> None:

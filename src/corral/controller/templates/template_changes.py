@@ -50,12 +50,13 @@ def new_version(
     now: dt.datetime,
     keep: int,
     base: int | None = None,
+    saved_from: str = "",
 ) -> TemplateChange:
     """The tree as the next version, of a new template if there is none of this name.
 
     Without `settings` those of the current version are kept. The same tree and settings again make no new
     version. `base` is the version an edit began with: when another one is current by now, the edit would undo
-    concurrent changes, and is refused (REVISION_MISMATCH).
+    concurrent changes, and is refused (REVISION_MISMATCH). `saved_from`: the group whose instances alone the tree is of.
     """
     stored = state.templates.find(template_name(name, field="name"))
     current = stored.record.version() if stored else None
@@ -79,7 +80,7 @@ def new_version(
         created_at=now,
         created_by=actor,
     )
-    return _with(state, name, stored, version, now=now, keep=keep)
+    return _with(state, name, stored, version, now=now, keep=keep, saved_from=saved_from)
 
 
 def set_settings(
@@ -183,6 +184,7 @@ def _with(
     *,
     now: dt.datetime,
     keep: int,
+    saved_from: str = "",
 ) -> TemplateChange:
     versions = (*stored.record.versions, version) if stored else (version,)
     in_use = hashes_in_use(state, name) if len(versions) > keep else frozenset[str]()
@@ -190,6 +192,7 @@ def _with(
         name=name,
         current=version.number,
         last=version.number,
+        saved_from=saved_from if stored is None or stored.record.saved_from == saved_from else "",
         versions=kept_versions(versions, keep=keep, current=version.number, in_use=in_use),
         created_at=stored.record.created_at if stored else now,
         updated_at=now,

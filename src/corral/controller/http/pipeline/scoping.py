@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
+from corral.controller.http.pipeline.template_scopes import covers_template
 from corral.controller.state.cluster_state import ClusterState
-from corral.controller.templates.template_usage import groups_using, template_groups_of, templates_of
-from corral.domain.access import Access
+from corral.domain.access import ANY, Access
 from corral.domain.event_subjects import KINDS, ResourceKind, group_of, node_of
 from corral.domain.events import Event
 from corral.domain.groups.group import GroupSpec
@@ -23,8 +23,6 @@ from corral.domain.groups.placement_checks import numbered_group
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 
-ANY: Final = "\0"
-"""No name of a group or node: only a scope that names none, or all, covers it."""
 _CHANGES: Final = frozenset(
     {
         Permission.COMMANDS_EXECUTE,
@@ -54,7 +52,7 @@ class Scoping(enum.Enum):
     DEPLOYMENT = enum.auto()
     CRASH = enum.auto()
     TEMPLATE = enum.auto()
-    """One that a group within the scope uses."""
+    """One that a group within the scope uses, or that was saved from one."""
 
 
 _SUBJECTS: Final[Mapping[str, tuple[Scoping, str]]] = {
@@ -193,13 +191,6 @@ def _covers_crash(access: Access, permission: Permission, state: ClusterState, i
     )
 
 
-def covers_template(access: Access, permission: Permission, state: ClusterState, name: str) -> bool:
-    """Whether a caller may see a template: one that a group within its scope uses."""
-    if access.allows_everywhere(permission):
-        return True
-    return any(access.allows_on_group(permission, each) for each in groups_using(state, name))
-
-
 _Covers = Callable[[Access, Permission, ClusterState, str], bool]
 _CHECKS: Final[Mapping[Scoping, tuple[str, _Covers]]] = {
     Scoping.GROUP: ("group", _covers_group),
@@ -316,31 +307,6 @@ def refuse_document_outside(access: Access, spec: GroupSpec) -> None:
             hint="list nodes within the scope of the token in 'nodes'; 'corral whoami' shows it",
             field="nodes",
         )
-
-
-def refuse_templates_outside(access: Access, state: ClusterState, spec: GroupSpec) -> None:
-    """FORBIDDEN for a document that takes up a template which only groups outside of the caller's scope use: what a group of
-    the scope uses can be read. Templates that nobody uses yet may be taken up, and those that are there already stay. A
-    template group is not taken up: it would take up what others put into it later, too."""
-    stored = state.groups.find(spec.name)
-    before = template_groups_of(stored.record.spec) if stored is not None else set()
-    if new := sorted(template_groups_of(spec) - before):
-        raise Rejected(
-            Code.FORBIDDEN,
-            f"a token with a scope selects no template group anew, and '{new[0][:80]}' is one",
-            hint="templates of others may come into it; name the templates themselves in 'templates', 'all_of' or 'one_of'",
-            field="template_selection",
-        )
-    kept = templates_of(state, stored.record.spec) if stored is not None else set()
-    for name in sorted(templates_of(state, spec) - kept):
-        users = groups_using(state, name)
-        if users and not any(access.allows_on_group(Permission.GROUPS_READ, each) for each in users):
-            raise Rejected(
-                Code.FORBIDDEN,
-                f"template '{name}' is used by groups outside of the scope alone",
-                hint="use a template of a group within the scope of the token, or one that nobody uses",
-                field="templates",
-            )
 
 
 def event_filter(access: Access) -> Callable[[Event], bool] | None:

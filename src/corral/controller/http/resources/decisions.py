@@ -11,7 +11,7 @@ import msgspec
 from corral.controller.http.messages.call import ApiCall
 from corral.controller.http.messages.paging import Page, TimedPageQuery, newest_entries
 from corral.controller.http.pipeline.route_table import Read, Route
-from corral.controller.http.pipeline.scoping import ANY, Scoping
+from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import (
     DECISIONS_PREFIX,
@@ -22,7 +22,7 @@ from corral.controller.state.collections import (
     instance_decisions,
     node_decisions,
 )
-from corral.domain.access import Access
+from corral.domain.access import ANY, Access
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.groups.instance_records import DecisionRecord
 from corral.domain.permissions import Permission

@@ -21,13 +21,13 @@ from corral.controller.http.pipeline.route_table import (
     Route,
     Stream,
 )
-from corral.controller.http.pipeline.scoping import ANY, Scoping, not_there
+from corral.controller.http.pipeline.scoping import Scoping, not_there
 from corral.controller.http.pipeline.sse_stream import Pump, Write
 from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state import node_changes
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
-from corral.domain.access import Access
+from corral.domain.access import ANY, Access
 from corral.domain.causes import check_request_id
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import MAX_COUNTER, NodeId

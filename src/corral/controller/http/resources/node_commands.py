@@ -10,7 +10,6 @@ from corral.controller.http.messages.call import ApiCall, NoQuery
 from corral.controller.http.pipeline.attempts import Attempt
 from corral.controller.http.pipeline.authentication import authorise
 from corral.controller.http.pipeline.route_table import Once, Route
-from corral.controller.http.pipeline.scoping import ANY
 from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.instances.command_execution import (
     COST,
@@ -25,6 +24,7 @@ from corral.controller.http.resources.instances.command_execution import (
 from corral.controller.http.resources.instances.instances import CommandLine
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
+from corral.domain.access import ANY
 from corral.domain.ids import NodeId
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected

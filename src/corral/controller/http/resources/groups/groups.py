@@ -22,9 +22,9 @@ from corral.controller.http.pipeline.scoping import (
     refuse_document_outside,
     refuse_heirs_outside,
     refuse_references_outside,
-    refuse_templates_outside,
     refuse_users_outside,
 )
+from corral.controller.http.pipeline.template_scopes import refuse_templates_outside
 from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.dry_runs import (
     ConfirmedOrDry,
@@ -103,7 +103,7 @@ def create_group(
 ) -> Mutation:
     ws = workspace(instances, call, "POST /groups")
     document = _written(call)
-    _refuse_references(call, document)
+    refuse_references(state, call, document)
     record = group_changes.create_document(ws, document)
     _refuse_outside(state, call, [record.spec])
     if call.query.dry_run:
@@ -140,7 +140,7 @@ async def patch_group(
     state: ClusterState, instances: InstanceControl, workload: Workloads, call: ApiCall[Any, ConfirmedOrDry]
 ) -> Describe:
     patch = _written(call)
-    _refuse_references(call, patch, state.groups.require(call.path["name"]).record.spec)
+    refuse_references(state, call, patch, state.groups.require(call.path["name"]).record.spec)
     return revision(state, instances, workload, call, group_changes.patched(patch))
 
 
@@ -187,17 +187,20 @@ def _refuse_outside(state: ClusterState, call: ApiCall[Any, Any], specs: Iterabl
             if own is not None and spec.name != own:
                 refuse_heirs_outside(access, spec)
             refuse_document_outside(access, spec)
-            refuse_templates_outside(access, state, spec)
+            stored = state.groups.find(spec.name)
+            before = stored.record.spec if stored is not None else None
+            refuse_templates_outside(access, state, msgspec.to_builtins(spec), before)
 
 
-def _refuse_references(
-    call: ApiCall[Any, Any], document: dict[str, Any], before: GroupSpec | None = None
+def refuse_references(
+    state: ClusterState, call: ApiCall[Any, Any], document: dict[str, Any], before: GroupSpec | None = None
 ) -> None:
-    """FORBIDDEN for a document with which a caller with a scope names groups outside of it. Before anything else: no other
-    refusal shall tell whether they exist."""
+    """FORBIDDEN or TEMPLATE_NOT_FOUND for a document with which a caller with a scope names groups or templates outside of it.
+    It comes before all other checks of the document, or their refusals would tell whether these exist."""
     access = call.caller.access
     if not access.allows_everywhere(Permission.GROUPS_MANAGE):
         refuse_references_outside(access, document, before)
+        refuse_templates_outside(access, state, document, before)
 
 
 async def get_document(state: ClusterState, call: ApiCall[None, NoQuery]) -> WrittenDocument:
@@ -212,7 +215,7 @@ async def put_document(
     state: ClusterState, instances: InstanceControl, workload: Workloads, call: ApiCall[Any, ConfirmedOrDry]
 ) -> Describe:
     document = _written(call)
-    _refuse_references(call, document, state.groups.require(call.path["name"]).record.spec)
+    refuse_references(state, call, document, state.groups.require(call.path["name"]).record.spec)
     return revision(state, instances, workload, call, lambda *_: document)
 
 

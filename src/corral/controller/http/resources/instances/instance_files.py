@@ -17,8 +17,8 @@ from corral.controller.distribution.instance_files import ListedFile, WalkReques
 from corral.controller.http.messages.call import ApiCall, Query, TicketedQuery
 from corral.controller.http.pipeline.authentication import authorise
 from corral.controller.http.pipeline.route_table import Download, Read, Route
-from corral.controller.http.pipeline.scoping import covers_template
 from corral.controller.http.pipeline.sse_stream import Content, Write
+from corral.controller.http.pipeline.template_scopes import covers_template
 from corral.controller.http.pipeline.term_ports import FileDistribution
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.templates.file_origins import FileOrigins, OriginKind, no_origin, origins_of

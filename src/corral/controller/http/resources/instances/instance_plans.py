@@ -137,6 +137,7 @@ async def save_instance(
             state,
             asked.template,
             intake,
+            saved_from=instance.group,
             **making(setting, call, asked.note or f"saved from {id}"),
         )
         number = change.record.current

@@ -9,12 +9,13 @@ import msgspec
 from corral.controller.distribution.node_caches import CacheReport
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
 from corral.controller.http.pipeline.route_table import Act, Read, Route, path_id
-from corral.controller.http.pipeline.scoping import ANY, covers_template, not_there
+from corral.controller.http.pipeline.scoping import not_there
+from corral.controller.http.pipeline.template_scopes import covers_template
 from corral.controller.http.pipeline.term_ports import FileDistribution
 from corral.controller.http.resources.templates.template_versions import SyncShape
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
-from corral.domain.access import Access
+from corral.domain.access import ANY, Access
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 

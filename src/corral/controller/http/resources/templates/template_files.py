@@ -167,6 +167,7 @@ async def remove_file(
             stored.record.name,
             intake,
             base=version.number,
+            saved_from=stored.record.saved_from,
             **making(setting, call, call.query.note or f"remove {path}"),
         )
         return changed(state, "templates.remove_file", change, path=path)

@@ -13,7 +13,8 @@ from corral.controller.http.messages.request_decoder import BodyDecoder
 from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.pipeline.route_handlers import Describe
 from corral.controller.http.pipeline.route_table import Mutate, Read, Route, Upload
-from corral.controller.http.pipeline.scoping import Scoping, covers_template
+from corral.controller.http.pipeline.scoping import Scoping
+from corral.controller.http.pipeline.template_scopes import covers_template
 from corral.controller.http.resources.templates.template_schemas import (
     ONE,
     TWO,

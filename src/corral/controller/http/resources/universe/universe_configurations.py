@@ -14,7 +14,13 @@ from corral.controller.http.pipeline.scoping import Scoping, check_scope, refuse
 from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.dry_runs import ConfirmedOrDry, DryRunQuery
 from corral.controller.http.resources.groups.group_changes import the_group, writing
-from corral.controller.http.resources.groups.groups import Cascade, create_group, delete_group, revision
+from corral.controller.http.resources.groups.groups import (
+    Cascade,
+    create_group,
+    delete_group,
+    refuse_references,
+    revision,
+)
 from corral.controller.http.resources.universe.universe_schemas import universe_name
 from corral.controller.instances import group_changes
 from corral.controller.instances.group_writes import StoredGroups
@@ -138,12 +144,15 @@ async def put_configuration(
 
     async def describe() -> Mutation:
         try:
-            if state.groups.find(name) is None:
+            stored = state.groups.find(name)
+            if stored is None:
                 written = dataclasses.replace(call, raw=msgspec.json.encode(new_document(mapped)))
                 mutation = create_group(state, instances, workload, written.with_query(DryRunQuery()))
             else:
                 permission = Permission.GROUPS_MANAGE
                 check_scope(Scoping.GROUP, access, permission, state, call.path)
+                present = stored.record.spec
+                refuse_references(state, call, configuration_patch(present, mapped), present)
                 asked = call.with_query(ConfirmedOrDry(confirm=call.query.confirm))
                 mutation = await revision(state, instances, workload, asked, revise)()
         except Rejected as error:

@@ -13,8 +13,9 @@ from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody, 
 from corral.controller.http.pipeline.api_context import ProcessContext
 from corral.controller.http.pipeline.route_handlers import Describe
 from corral.controller.http.pipeline.route_table import Act, Build, Download, Read, Route, Upload
-from corral.controller.http.pipeline.scoping import Scoping, covers_template
+from corral.controller.http.pipeline.scoping import Scoping
 from corral.controller.http.pipeline.sse_stream import Content
+from corral.controller.http.pipeline.template_scopes import covers_template
 from corral.controller.http.pipeline.term_ports import FileDistribution
 from corral.controller.http.resources.templates.template_files import (
     FileQuery,
