@@ -83,8 +83,8 @@ def verify(source: str | None, expect: str | None, output: str, **connection: st
 
     Of the controller, or of an exported FILE ('-': stdin).
 
-    Names every entry that was changed, removed, inserted or moved. Keep the hash that it prints: with --expect, also
-    a chain that was cut at its end, or written anew, is found.
+    Names every entry that was changed, removed, inserted or moved, and says which ones retention removed in front. Keep the hash that it
+    prints: with --expect, also a chain that was cut at its end, or written anew, is found.
     """
     from corral.domain.audit_export import check_export
 
@@ -121,11 +121,16 @@ def _show(output: str, verdict: ExportVerdict, *, where: str) -> None:
         "cluster": verdict.cluster,
         "entries": verdict.entries,
         "unchained": verdict.unchained,
+        "removed": verdict.removed,
+        "removal": verdict.removal,
         "first": verdict.first_number,
         "last": verdict.head.number,
         "hash": head,
     }
     older = f", {verdict.unchained} of them from before entries had hashes" if verdict.unchained else ""
+    if verdict.removed:
+        proof = "" if verdict.removal_is_proved else " (not covered by an expected hash)"
+        older += f"; retention removed up to {verdict.removed}, as entry {verdict.removal} records{proof}"
     counted_entries = counted(verdict.entries, "entry", "entries")
     show_done(
         output,

@@ -23,6 +23,8 @@ from corral.domain.audit_chain import ChainCheck, ChainedEntry, ChainFault, Chai
 MEDIA_TYPE: Final = "application/x-ndjson"
 LINE_MAX: Final = 64 * 1024 * 1024
 """The longest line that a reader takes; entries are bounded by the store."""
+REMOVAL_ACTION: Final = "audit.remove"
+"""Of entries with which the controller records, before it does so, that retention removes the oldest ones."""
 MOST_FAULTS: Final = 100
 """So many faults are kept; the others are counted."""
 
@@ -124,6 +126,12 @@ class ExportVerdict(msgspec.Struct, frozen=True, kw_only=True):
     entries: int
     unchained: int
     first_number: int
+    removed: int
+    """Entries up to this one are not there any more; 0: none is missing, or it is an export of a range of time."""
+    removal: int
+    """The entry that records it."""
+    removal_is_proved: bool
+    """Whether the expected hash is of this entry or a later one: behind it an entry may be forged."""
     head: ChainPoint
     faults: tuple[ChainFault, ...]
     more_faults: int
@@ -146,6 +154,8 @@ class ExportCheck:
     def __init__(self, *, expect: bytes | None = None) -> None:
         self._expect = expect
         self._met = expect is None
+        self._missing = self._removal = 0
+        self._removal_is_proved = False
         self._digest = hashlib.sha256()
         self._header: HeaderLine | None = None
         self._chain = ChainCheck(after=ChainPoint())
@@ -173,6 +183,12 @@ class ExportCheck:
             self._report(0, "this is empty: no export of the audit")
         elif not self._ended:
             self._report(0, f"the export has no end: it was cut after entry {self._chain.last.number}")
+        if self._missing and not self._removal:
+            self._report(
+                self._missing,
+                "it and all before it are gone, and no entry records that retention removed them: they were cut off, "
+                "or removed by a version of Corral that recorded none",
+            )
         if not self._met and self._expect is not None:
             self._report(
                 0,
@@ -184,6 +200,9 @@ class ExportCheck:
             entries=self._chain.entries,
             unchained=self._chain.unchained,
             first_number=self._first_number,
+            removed=self._missing,
+            removal=self._removal,
+            removal_is_proved=self._removal_is_proved,
             head=self._chain.last,
             faults=tuple(self._faults),
             more_faults=self._more,
@@ -206,6 +225,7 @@ class ExportCheck:
             self._report(0, "the first line is not the head of an export of the audit")
             return
         self._chain = ChainCheck(after=after, first=header.first)
+        self._missing = after.number if header.since is None and header.until is None else 0
         self._meet(after.hash)
 
     def _entry(self, line: bytes) -> None:
@@ -220,7 +240,9 @@ class ExportCheck:
                 hash=bytes.fromhex(read.hash),
             )
             fault = self._chain.add(entry)
-        except (*_BAD, TypeError):
+            if fault is None and entry.hash and self._header and REMOVAL_ACTION.encode() in entry.body:
+                self._explain(entry, self._header.after)
+        except (*_BAD, TypeError, RecursionError):
             self._report(
                 0,
                 f"line {self._lines}, after entry {self._chain.last.number}, is not an entry that can be read",
@@ -231,6 +253,13 @@ class ExportCheck:
             self._report(fault.number, fault.what)
         else:
             self._meet(entry.hash)
+
+    def _explain(self, entry: ChainedEntry, gone: PointLine) -> None:
+        """Note an entry that records the removal of what is missing in front. A crash may have left some of that."""
+        match msgspec.json.decode(entry.body):
+            case {"actor": "system", "action": "audit.remove", "after": {"through": int(last), "hash": hash}}:
+                if last > gone.number or (last, hash) == (gone.number, gone.hash):
+                    self._removal = self._removal or entry.number
 
     def _finish(self, line: bytes) -> None:
         self._ended = True
@@ -255,6 +284,7 @@ class ExportCheck:
     def _meet(self, hash: bytes) -> None:
         if hash and hash == self._expect:
             self._met = True
+            self._removal_is_proved = bool(self._removal)
 
     def _report(self, number: int, what: str) -> None:
         if len(self._faults) < MOST_FAULTS:

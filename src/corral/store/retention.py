@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 import structlog
 
+from corral.domain.audit_chain import ChainedEntry
 from corral.domain.ids import Epoch
-from corral.store.port import EventBounds, Head, Store
-from corral.store.store_errors import Fenced, StoreUnavailable
+from corral.errors import CorralError
+from corral.store.port import CHAINED_JOURNAL, EventBounds, Head, Store
+from corral.store.store_errors import Fenced
 from corral.system.clock import Clock, SystemClock
 
 log = structlog.get_logger("corral.store")
 
 _STEP: Final = 500
+_AT_ONCE: Final = dt.timedelta(days=1)
 _BREATH: Final = 0.001
 """Pause between two batches, for the writer and for readers."""
+
+
+class ChainRetention(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of CHAINED_JOURNAL is kept. A hundredth of the rows, or those of a day, go at once: each time leaves a record."""
+
+    rows: int
+    age: dt.timedelta
+    record: Callable[[ChainedEntry, int], Awaitable[object]]
+    """Stores in the journal itself up to which entry it goes, and how many do, before they go."""
 
 
 class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,8 +44,8 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
     tombstone_commits: int = 100_000
     journals: Mapping[str, int] = {}
     other_journals: int = 100_000
-    journal_ages: Mapping[str, dt.timedelta] = {}
-    """Of these journals, also what is older than this is dropped."""
+    chain: ChainRetention | None = None
+    """Of CHAINED_JOURNAL; None: as of other journals."""
 
     def tombstones_through(self, head: Head) -> int:
         return max(0, head.commit - self.tombstone_commits)
@@ -47,7 +58,8 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
     def excess(self, journals: Mapping[str, tuple[int, int]]) -> Iterator[tuple[str, int]]:
         """Each journal that is too long, and by how many rows; `journals` as a store lists them."""
         for journal, (_oldest, rows) in sorted(journals.items()):
-            if rows > self.journal_rows(journal):
+            of_chain = journal == CHAINED_JOURNAL and self.chain is not None
+            if rows > self.journal_rows(journal) and not of_chain:
                 yield journal, rows - self.journal_rows(journal)
 
 
@@ -70,8 +82,8 @@ class Retention:
                 dropped = await self.apply()
             except Fenced:
                 return
-            except StoreUnavailable as error:
-                log.warning("retention.failed", why=error.why)
+            except CorralError as error:
+                log.warning("retention.failed", why=str(error))
             else:
                 if dropped:
                     log.info("retention.finished", rows=dropped)
@@ -84,10 +96,11 @@ class Retention:
         dropped += await self._trim(
             events=(await self._bounds()).through, tombstones=self._policy.tombstones_through(head)
         )
-        for journal, rows in self._policy.excess(await self._reads.journals()):
+        journals = await self._reads.journals()
+        for journal, rows in self._policy.excess(journals):
             dropped += await self._shorten(journal, rows)
-        for journal, age in sorted(self._policy.journal_ages.items()):
-            dropped += await self._drop_old(journal, before=self._clock.now() - age)
+        if self._policy.chain is not None and CHAINED_JOURNAL in journals:
+            dropped += await self._shorten_chain(self._policy.chain, journals[CHAINED_JOURNAL][1])
         return dropped
 
     async def _bounds(self) -> EventBounds:
@@ -115,16 +128,24 @@ class Retention:
             dropped += await self._trim(journals=[(journal, oldest[-1].number)])
         return dropped
 
-    async def _drop_old(self, journal: str, *, before: dt.datetime) -> int:
-        """Drop a journal's oldest entries up to the first one that is not older: a journal keeps no gaps."""
-        dropped = 0
-        while True:
-            oldest = await self._reads.entries(journal, limit=_STEP)
-            old = list(itertools.takewhile(lambda entry: entry.at < before, oldest))
-            if old:
-                dropped += await self._trim(journals=[(journal, old[-1].number)])
-            if len(old) < _STEP:
-                return dropped
+    async def _shorten_chain(self, chain: ChainRetention, rows: int) -> int:
+        """Record which entries of the chained journal go, then drop them; after a crash in between the rest is recorded again.
+        It keeps no gaps: those that are too old end with the first one that is not."""
+        too_many = rows - chain.rows + max(1, chain.rows // 100) if rows > chain.rows else 0
+        since = self._clock.now() - chain.age
+        page = await self._reads.chained_entries(limit=_STEP)
+        if not page or (not too_many and page[0].at >= since - _AT_ONCE):
+            return 0
+        last, count = page[0], 0
+        while page:
+            for entry in page:
+                if count >= too_many and entry.at >= since:
+                    break
+                last, count = entry, count + 1
+            whole = last is page[-1]
+            page = await self._reads.chained_entries(after=last.number, limit=_STEP) if whole else []
+        await chain.record(last, count)
+        return await self._trim(journals=[(CHAINED_JOURNAL, last.number)])
 
     async def _trim(
         self, *, events: int = 0, tombstones: int = 0, journals: Sequence[tuple[str, int]] = ()

@@ -106,7 +106,9 @@ class RetentionSection(Section, frozen=True, kw_only=True):
     ] = 67_108_864
     audit: Annotated[kind.Count, described("Audit entries kept at most.")] = 1_000_000
     audit_days: Annotated[
-        int, Meta(ge=1, le=36_500), described("How many days audit entries are kept; older ones are dropped.")
+        int,
+        Meta(ge=1, le=36_500),
+        described("How many days audit entries are kept; older ones go once a day."),
     ] = 365
     node_log: Annotated[kind.Count, described("Log records kept of each node.")] = 10_000
 

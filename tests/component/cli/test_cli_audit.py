@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import json
 import pathlib
 import subprocess
@@ -10,9 +11,30 @@ from collections.abc import Callable
 
 import pytest
 
+from corral.domain.audit_chain import ChainedEntry, ChainPoint, ChainState, entry_hash
+from corral.domain.audit_export import ExportWriter
 from corral.testing.cluster import LocalCluster
 
 Corral = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_verify_says_which_entries_retention_removed(tmp_path: pathlib.Path, corral: Corral) -> None:
+    at, gone = dt.datetime(2026, 1, 1, tzinfo=dt.UTC), ChainPoint(number=4, hash=b"4" * 32)
+    after = {"through": 4, "hash": gone.hash.hex(), "entries": 4}
+    body = json.dumps({"actor": "system", "action": "audit.remove", "after": after}).encode()
+    hash = entry_hash(gone.hash, 5, at, body)
+    writer, chain = ExportWriter(), ChainState(first=1, head=ChainPoint(number=5, hash=hash), removed=gone)
+    begun = writer.begin(cluster="c-1", at=at, since=None, until=None, chain=chain, after=gone)
+    added = writer.add(ChainedEntry(number=5, at=at, body=body, previous=gone.hash, hash=hash))
+    file = tmp_path / "audit.ndjson"
+    file.write_bytes(begun + added + writer.finish())
+    said = (
+        f"intact: 1 entry; retention removed up to 4, as entry 5 records%s; entry 5 has hash {hash.hex()}\n"
+    )
+    assert corral("audit", "verify", str(file)).stdout == said % " (not covered by an expected hash)"
+    assert corral("audit", "verify", str(file), "--expect", hash.hex()).stdout == said % ""
+    shown = json.loads(corral("audit", "verify", str(file), "-o", "json").stdout)
+    assert (shown["removed"], shown["removal"]) == (4, 5)
 
 
 @pytest.mark.system

@@ -13,12 +13,14 @@ from http_rig import Rig
 from corral.controller.http.messages.call import Caller
 from corral.controller.http.pipeline.audit_reads import MOST_REMEMBERED
 from corral.controller.state.ledger import Actor
+from corral.controller.term.housekeeping import Housekeeping
 from corral.controller.term.lost_outcomes import settle_lost_outcomes
 from corral.domain.access import access_of_role
-from corral.domain.audit_export import ExportVerdict, check_export
+from corral.domain.audit_export import REMOVAL_ACTION, ExportVerdict, check_export
 from corral.domain.ids import CallerId, UserName
 from corral.domain.permissions import Role
 from corral.errors import Code, Rejected, Retryable
+from corral.system.controller_config import ControllerConfig, RetentionSection
 from corral.testing.failing_store import StoreFault
 from corral.testing.waiting import eventually
 
@@ -94,6 +96,52 @@ async def test_a_part_of_the_audit_is_exported_by_time_and_verifies(
     early = verdict_of(await client.get(EXPORT, params={"until": "1990-01-01T00:00:00Z"}))
     assert (early.intact, early.entries) == (True, 0)
     assert error(await client.get(EXPORT, params={"since": "yesterday"})) == (400, "INVALID_FIELD")
+
+
+async def retained(rig: Rig, **settings: int) -> int:
+    """Let housekeeping apply these settings once; the last entry that is removed by then."""
+    before = (await rig.store.reads.chain()).removed.number
+    housekeeping = Housekeeping(
+        config=ControllerConfig(retention=RetentionSection(**settings)),
+        store=rig.store,
+        ledger=rig.ledger,
+        user_sessions=rig.leading.user_sessions,
+        epoch=rig.cluster.epoch,
+        clock=rig.clock,
+    )
+    async with housekeeping:
+
+        async def removed() -> int:
+            chain = await rig.store.reads.chain()
+            return chain.removed.number if chain.removed.number > before else 0
+
+        return await eventually(removed)
+
+
+@pytest.mark.parametrize("settings", [{"audit": 20}, {"audit_days": 1}], ids=["number", "days"])
+async def test_a_cut_in_front_is_intact_if_retention_made_it_and_is_named_if_not(
+    client: httpx.AsyncClient, rig: Rig, settings: dict[str, int]
+) -> None:
+    await make_tokens(client, 15)
+    assert verdict_of(await client.get(EXPORT)).removed == 0
+    rig.clock.offset += dt.timedelta(days=3)
+    await make_tokens(client, 15)
+    removed = await retained(rig, **settings)
+    lowered = verdict_of(await client.get(EXPORT))
+    assert (lowered.intact, lowered.removed, lowered.removal_is_proved) == (True, removed, False)
+    (record,) = await listed(client, action=REMOVAL_ACTION)
+    assert (record["number"], record["actor"]) == (lowered.removal, "system")
+    assert (record["after"]["through"], record["after"]["entries"]) == (removed, lowered.first_number - 1)
+    later = verdict_of(await client.get(EXPORT), expect=lowered.head.hash)
+    assert (later.intact, later.removal_is_proved) == (True, True), "the setting may be raised again since"
+
+    journals = [("audit", removed + 5)]
+    await rig.store.commits.trim(
+        epoch=rig.cluster.epoch, events_through=0, tombstones_through=0, journals=journals
+    )
+    cut = verdict_of(await client.get(EXPORT), expect=lowered.head.hash)
+    assert [fault.number for fault in cut.faults] == [removed + 5]
+    assert "no entry records that retention removed them" in cut.faults[0].what
 
 
 @pytest.mark.parametrize("path", [AUDIT, EXPORT])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
 import pathlib
 import sqlite3
 import subprocess
@@ -13,15 +14,16 @@ import asyncpg
 import pytest
 from store_cases import Desk, House, at_work, happened, put
 
-from corral.domain.audit_chain import GENESIS, ChainCheck, ChainFault, ChainState
+from corral.domain.audit_chain import GENESIS, ChainCheck, ChainedEntry, ChainFault, ChainState
 from corral.domain.ids import Epoch
 from corral.errors import CorralError
 from corral.store.leadership import Leadership
 from corral.store.port import ABSENT, Append, Store
-from corral.store.retention import Retention, RetentionPolicy
-from corral.store.store_errors import Conflict
+from corral.store.retention import ChainRetention, Retention, RetentionPolicy
+from corral.store.store_errors import Conflict, StoreUnavailable
 from corral.system.clock import SystemClock
 from corral.testing.failing_store import FailingStore, StoreFault
+from corral.testing.stepped_clock import SteppedClock
 from corral.testing.waiting import eventually
 
 HERE = pathlib.Path(__file__).parent
@@ -181,6 +183,41 @@ async def test_retention_removes_from_the_start_and_the_rest_still_follows_what_
     await desk.commit(noted("after all of it is gone"))
     faults, check, _ = await examine(desk.store)
     assert (faults, check.entries) == ([], 1)
+
+
+async def test_what_is_to_go_is_recorded_first_at_most_once_a_day_or_a_hundredth(desk: Desk) -> None:
+    for n in range(12):
+        await desk.commit(noted(f"{n}"))
+    entries = await desk.store.reads.chained_entries(limit=100)
+    recorded: list[tuple[int, int]] = []
+    fails = [True]
+
+    async def record(last: ChainedEntry, count: int) -> None:
+        if fails:
+            raise StoreUnavailable("full")
+        recorded.append((last.number, count))
+        await desk.commit(noted(f"removed {last.number}"))
+
+    async def apply(*, rows: int = 1000, age: dt.timedelta = dt.timedelta(days=2), later: float = 0) -> int:
+        clock = SteppedClock()
+        clock.pass_time(later * 86400)
+        chain = ChainRetention(rows=rows, age=age, record=record)
+        return await Retention(
+            desk.store, epoch=desk.epoch, policy=RetentionPolicy(other_journals=1, chain=chain), clock=clock
+        ).apply()
+
+    with pytest.raises(StoreUnavailable):
+        await apply(rows=10)
+    assert len(await desk.store.reads.chained_entries(limit=100)) == 12, "nothing goes unrecorded"
+    fails.clear()
+    assert (await apply(rows=12), await apply(later=2.5)) == (0, 0)
+    assert await apply(rows=10) == 3
+    assert recorded == [(entries[2].number, 3)]
+    assert await apply(rows=10) == 0, "its own record pushes nothing out"
+    assert await apply(later=3.5) == 10
+    assert [count for _, count in recorded] == [3, 10]
+    faults, check, chain = await examine(desk.store)
+    assert (faults, check.entries, chain.removed.number) == ([], 1, recorded[1][0])
 
 
 async def test_a_fenced_purge_removes_nothing(desk: Desk) -> None:

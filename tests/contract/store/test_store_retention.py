@@ -9,11 +9,12 @@ from collections.abc import Sequence
 import pytest
 from store_cases import Desk, ManualClock, at_work, drop, happened, put, with_commits
 
+from corral.domain.audit_chain import ChainedEntry
 from corral.domain.events import START, Cursor, Draft, EventType
 from corral.domain.ids import Epoch
 from corral.errors import Code, Rejected
 from corral.store.port import Append, CommitEngine, Head, Store, Transaction
-from corral.store.retention import Retention, RetentionPolicy
+from corral.store.retention import ChainRetention, Retention, RetentionPolicy
 from corral.store.store_errors import Fenced
 from corral.system.clock import SystemClock
 
@@ -238,7 +239,7 @@ async def test_the_whole_log_is_as_long_as_it_may_be_though_some_were_dropped(de
     assert sum(event.type is EventType.MODULE_EVENT for event in kept) == 5
 
 
-async def test_a_journal_with_an_age_loses_what_is_older_in_small_steps_and_keeps_the_rest(
+async def test_the_chained_journal_loses_what_is_older_in_small_steps_and_keeps_the_rest(
     desk: Desk,
 ) -> None:
     clock = ManualClock()
@@ -256,9 +257,16 @@ async def test_a_journal_with_an_age_loses_what_is_older_in_small_steps_and_keep
     clock.wall += dt.timedelta(days=20)
     await written(2)
     watched = WatchedTrims(desk.store.commits)
-    policy = RetentionPolicy(journal_ages={"audit": dt.timedelta(days=30)})
+    recorded: list[int] = []
+
+    async def record(last: ChainedEntry, count: int) -> None:
+        recorded.append(count)
+
+    policy = RetentionPolicy(
+        chain=ChainRetention(rows=10_000, age=dt.timedelta(days=30), record=record),
+    )
     retention = Retention(with_commits(desk.store, watched), epoch=desk.epoch, policy=policy, clock=clock)
-    assert await retention.apply() == 700
+    assert (await retention.apply(), recorded) == (700, [700])
     assert max(watched.steps) <= 500
     assert {journal: rows for journal, (_, rows) in (await desk.store.reads.journals()).items()} == {
         "audit": 7,

@@ -29,13 +29,20 @@ def entries_of(count: int, *, unchained: int = 0) -> list[ChainedEntry]:
     return entries
 
 
-def export_of(entries: list[ChainedEntry], *, skip: int = 0) -> list[bytes]:
+def chained(entries: list[ChainedEntry], body: bytes) -> list[ChainedEntry]:
+    """With one more entry."""
+    number, at, previous = entries[-1].number + 3, entries[-1].at, entries[-1].hash
+    hash = entry_hash(previous, number, at, body)
+    return [*entries, ChainedEntry(number=number, at=at, body=body, previous=previous, hash=hash)]
+
+
+def export_of(entries: list[ChainedEntry], *, skip: int = 0, since: dt.datetime | None = None) -> list[bytes]:
     first = next((entry.number for entry in entries if entry.hash), 0)
     last = ChainPoint(number=entries[-1].number, hash=entries[-1].hash)
     after = ChainPoint(number=entries[skip - 1].number, hash=entries[skip - 1].hash) if skip else ChainPoint()
     writer = ExportWriter()
     chain = ChainState(first=first, head=last, removed=ChainPoint())
-    lines = [writer.begin(cluster="c-1", at=BEGIN, since=None, until=None, chain=chain, after=after)]
+    lines = [writer.begin(cluster="c-1", at=BEGIN, since=since, until=None, chain=chain, after=after)]
     lines += [writer.add(entry) for entry in entries[skip:]]
     return [*lines, writer.finish()]
 
@@ -47,7 +54,7 @@ def numbers(verdict: ExportVerdict) -> list[int]:
 @pytest.mark.parametrize(("unchained", "skip"), [(0, 0), (3, 0), (3, 2), (3, 3), (0, 5), (8, 0)])
 def test_an_export_as_it_was_written_is_intact(unchained: int, skip: int) -> None:
     entries = entries_of(8, unchained=unchained)
-    verdict = check_export(export_of(entries, skip=skip))
+    verdict = check_export(export_of(entries, skip=skip, since=BEGIN))
     assert verdict.intact, verdict.faults
     assert (verdict.entries, verdict.unchained) == (8 - skip, max(0, unchained - skip))
     assert verdict.head == ChainPoint(number=entries[-1].number, hash=entries[-1].hash)
@@ -120,6 +127,38 @@ def test_a_tail_that_was_cut_skilfully_is_seen_by_whoever_kept_a_head(kept: int)
     assert check_export(cut, expect=entries[kept - 1].hash).intact
     verdict = check_export(cut, expect=entries[kept].hash)
     assert "no entry has the expected hash" in str(verdict.faults[0])
+
+
+def removal(through: int, hash: bytes, **other: str) -> bytes:
+    after = {"through": through, "hash": hash.hex(), "entries": 3}
+    return msgspec.json.encode({"actor": "system", "action": "audit.remove", "after": after, **other})
+
+
+@pytest.mark.parametrize(
+    ("through", "other", "intact"),
+    [
+        (2, {}, True),
+        (4, {}, True),
+        (1, {}, False),
+        (2, {"actor": "token:a"}, False),
+        (2, {"action": "groups.update", "note": "audit.remove"}, False),
+        (None, {}, False),
+    ],
+    ids=["exactly", "a removal that broke off", "less", "another actor", "another action", "another hash"],
+)
+def test_a_cut_in_front_needs_a_record_of_retention(
+    through: int | None, other: dict[str, str], intact: bool
+) -> None:
+    entries = entries_of(8)
+    cut = entries[2 if through is None else through]
+    entries = chained(entries, removal(cut.number, bytes(32) if through is None else cut.hash, **other))
+    verdict = check_export(export_of(entries, skip=3))
+    assert verdict.intact is intact
+    assert [fault.number for fault in verdict.faults] == ([] if intact else [entries[2].number])
+    assert (verdict.removed, verdict.removal) == (entries[2].number, entries[8].number if intact else 0)
+    for expected in (7, 8) if intact else ():
+        proved = check_export(export_of(entries, skip=3), expect=entries[expected].hash).removal_is_proved
+        assert proved is (expected == 8)
 
 
 def test_a_chain_that_was_written_anew_is_seen_by_whoever_kept_a_head() -> None:

@@ -17,7 +17,6 @@ from corral.controller.instances.retention import forgotten
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import (
     ADMIN_CERTIFICATES,
-    AUDIT,
     COMMANDS_PREFIX,
     DECISIONS_PREFIX,
     DEPLOYMENT_DECISIONS_PREFIX,
@@ -29,15 +28,17 @@ from corral.controller.state.collections import (
     NODE_LOG_PREFIX,
     TEMPLATES,
 )
-from corral.controller.state.ledger import Ledger, Step
+from corral.controller.state.ledger import SYSTEM, Ledger, Step, audit
 from corral.controller.templates.content_gc import BlobCollector
 from corral.controller.templates.template_changes import kept_versions
 from corral.controller.templates.template_usage import hashes_in_use
 from corral.controller.term.lost_outcomes import settle_lost_outcomes
+from corral.domain.audit_chain import ChainedEntry
+from corral.domain.audit_export import REMOVAL_ACTION
 from corral.domain.ids import Epoch
 from corral.errors import CorralError
 from corral.store.port import Store
-from corral.store.retention import Retention, RetentionPolicy
+from corral.store.retention import ChainRetention, Retention, RetentionPolicy
 from corral.store.store_errors import StoreUnavailable
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
@@ -83,12 +84,15 @@ class Housekeeping:
             module_events=max(1, config.retention.events * config.retention.module_events_percent // 100),
             module_event_bytes=config.retention.module_event_bytes,
             journals={
-                AUDIT.name: config.retention.audit,
                 NODE_LOG_PREFIX: config.retention.node_log,
                 DECISIONS_PREFIX: config.instances.decisions_per_subject,
                 COMMANDS_PREFIX: config.instances.commands_per_instance,
             },
-            journal_ages={AUDIT.name: dt.timedelta(days=config.retention.audit_days)},
+            chain=ChainRetention(
+                rows=config.retention.audit,
+                age=dt.timedelta(days=config.retention.audit_days),
+                record=self._record_removal,
+            ),
         )
         self._collector = BlobCollector(store.blobs, config=config.templates, clock=clock)
         self._retention = Retention(store, epoch=epoch, policy=policy, clock=clock)
@@ -106,6 +110,16 @@ class Housekeeping:
 
     async def __aexit__(self, *_: object) -> None:
         await self._tasks.close()
+
+    async def _record_removal(self, last: ChainedEntry, count: int) -> None:
+        """An entry of the audit from which a check of it knows that retention removes entries, and which."""
+        removed = {
+            "through": last.number,
+            "hash": last.hash.hex(),
+            "at": last.at.isoformat(),
+            "entries": count,
+        }
+        await self._ledger.commit(audit(SYSTEM, REMOVAL_ACTION, "audit", after=removed))
 
     async def _settle_outcomes(self, through: int) -> None:
         while True:
