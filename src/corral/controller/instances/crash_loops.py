@@ -7,38 +7,60 @@ from typing import Final
 
 import msgspec
 
+from corral.controller.instances.revisions import next_basis
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind, Rule
 from corral.domain.events import EventType
+from corral.domain.groups.drift import Drift, drift_of
 from corral.domain.groups.group import CrashLoopSpec
-from corral.domain.groups.instance_records import CrashLoop, GroupRecord
+from corral.domain.groups.instance_records import CrashLoop, GroupRecord, InstanceRecord
 from corral.domain.records import BootMoment
 from corral.errors import counted
 from corral.system.aio.backoff import doubled
 
+OPERATOR: Final = "operator"
+CHANGE: Final = "change"
 _FAILED_NODES: Final = 50
 """The most nodes with failures that are remembered for a group, beside the last."""
 
 
-def count_failure(ws: Workspace, name: str, *, node: str, what: str, by: str) -> None:
-    """Count a run of the group that failed for good on this node; too many within the rule's time begin a pause.
-    `by`: the id of its crash or of the decision that started it, as a cause."""
-    group = ws.group(name)
+def count_failure(ws: Workspace, record: InstanceRecord, *, reason: str, crash: str) -> None:
+    """Count a run that failed for good; too many within the rule's time begin a pause. A run of a former document says
+    nothing about the next start, unless a deployment may start others like it. `crash`: the id of its crash; empty: none."""
+    group = ws.group(record.group)
     if group is None:
         return
+    basis = next_basis(ws, group)
+    if not (group.deployment or group.unsettled) and _differ(record.basis, basis):
+        return
+    if _differ(group.failed_basis, basis):
+        group = _without_failures(group)
     rule = group.spec.crash_loop
     now = ws.steady  # else a step of the wall clock would forget failures, or remember old ones
     strikes = 0 if _calmed_down(group, now) else group.strikes
     failures = (*group.failures, now)[-rule.failures :]
     since = now - dt.timedelta(seconds=rule.within_seconds)
-    failed_on = {each: at for each, at in group.failed_on.items() if at >= since and each != node}
+    failed_on = {each: at for each, at in group.failed_on.items() if at >= since and each != record.node}
     recent = dict(list(failed_on.items())[-_FAILED_NODES:])
     changed = msgspec.structs.replace(
-        group, failures=failures, strikes=strikes, failed_on={**recent, node: now}
+        group,
+        failures=failures,
+        strikes=strikes,
+        failed_on={**recent, record.node: now},
+        failed_basis=basis or record.basis,
     )
     if group.paused is None and sum(1 for at in failures if at >= since) >= rule.failures:
-        changed = _paused(ws, changed, what, by)
+        by = f"crash:{crash}" if crash else record.decision
+        changed = _paused(ws, changed, f"{record.id}: {reason}", by, crash)
     ws.put_group(changed)
+
+
+def _differ(failed: str, present: str) -> bool:
+    return drift_of(failed, present, elsewhere=False) is Drift.OUTDATED
+
+
+def _without_failures(group: GroupRecord) -> GroupRecord:
+    return msgspec.structs.replace(group, failures=(), failed_on={}, strikes=0)
 
 
 def _calmed_down(group: GroupRecord, now: dt.datetime) -> bool:
@@ -56,7 +78,7 @@ def pause_of(rule: CrashLoopSpec, strikes: int) -> dt.timedelta:
     return dt.timedelta(seconds=doubled(rule.pause_seconds, strikes - 1, longest=longest))
 
 
-def _paused(ws: Workspace, group: GroupRecord, what: str, by: str) -> GroupRecord:
+def _paused(ws: Workspace, group: GroupRecord, what: str, by: str, crash: str) -> GroupRecord:
     rule = group.spec.crash_loop
     strikes = group.strikes + 1
     until = ws.now + pause_of(rule, strikes)
@@ -78,7 +100,7 @@ def _paused(ws: Workspace, group: GroupRecord, what: str, by: str) -> GroupRecor
         strikes=strikes,
         decision=made,
     )
-    pause = CrashLoop(since=ws.now, until=until, strikes=strikes, reason=reason, decision=made)
+    pause = CrashLoop(since=ws.now, until=until, strikes=strikes, reason=reason, decision=made, crash=crash)
     ends = ws.boot_moment(pause_of(rule, strikes).total_seconds())
     return msgspec.structs.replace(group, paused=pause, pause_ends=ends, strikes=strikes)
 
@@ -98,18 +120,28 @@ def pause_left(group: GroupRecord, *, now: dt.datetime, boot: BootMoment) -> flo
     return min(max(0.0, left), float(max(rule.max_pause_seconds, rule.pause_seconds)))
 
 
-def end_pause(ws: Workspace, group: GroupRecord, *, by: str) -> GroupRecord:
-    """End a pause: because time is up (the next pause will be longer), or on an operator's request. What the
-    transaction decides after it is a consequence of it."""
+def end_changed_pause(ws: Workspace, name: str, what: str) -> None:
+    """End the pause of a group whose next start is made of something else than the runs that failed. `what`: what was
+    changed, and by whom."""
+    group = ws.require_group(name)
+    if group.paused is not None and _differ(group.failed_basis, next_basis(ws, group)):
+        end_pause(ws, group, by=CHANGE, what=what)
+
+
+def end_pause(ws: Workspace, group: GroupRecord, *, by: str, what: str = "") -> GroupRecord:
+    """End a pause: because time is up (the next pause will be longer), on an operator's request, or because of `what`. What
+    the transaction decides after it is a consequence of it."""
     changed = msgspec.structs.replace(group, paused=None, pause_ends=None)
-    if by == "operator":
-        changed = msgspec.structs.replace(changed, failures=(), failed_on={}, strikes=0, request=ws.request)
+    if by in (OPERATOR, CHANGE):
+        changed = _without_failures(changed)
+    if by == OPERATOR:
+        changed = msgspec.structs.replace(changed, request=ws.request)
     began = group.paused.decision if group.paused is not None else ""
     made = ws.decide(
         DecisionKind.RESTART,
-        rule=Rule.OPERATOR if by == "operator" else Rule.CRASH_PAUSE,
+        rule=Rule.OPERATOR if by == OPERATOR else Rule.CRASH_PAUSE,
         group=group.spec.name,
-        reason=f"the pause was ended by {by}",
+        reason=f"the pause was ended: {what}" if what else f"the pause was ended by {by}",
         causes=(began,),
     )
     ws.causes = (made, *ws.causes)

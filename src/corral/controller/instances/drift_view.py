@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from corral.controller.instances.plans import StateSources
+from corral.controller.instances.revisions import next_revision
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.groups.drift import Drift, drift_of, misplaced
 from corral.domain.groups.group import GroupSpec
@@ -59,7 +60,8 @@ class DriftView:
         return self._next_basis(stored.record, known) if known is not None and stored is not None else ""
 
     def _next_basis(self, group: GroupRecord, known: _Known) -> str:
-        number = next_revision(self._state, group)
+        found = self._state.deployments.find(group.deployment) if group.deployment else None
+        number = next_revision(group, found.record if found is not None else None)
         if not number:
             return self._present_basis(known)
         revision = self._state.revisions.numbered(group.spec.name, number)
@@ -68,6 +70,12 @@ class DriftView:
     def _present_basis(self, known: _Known) -> str:
         newest = self._state.revisions.newest(known.spec.name)
         return restarted_basis(known.basis, newest.restart) if newest is not None else known.basis
+
+    def outdates_failures(self, group: str) -> bool:
+        """Is the group's next start made of something else than the runs whose failures it counts?"""
+        stored = self._state.groups.find(group)
+        failed = stored.record.failed_basis if stored is not None else ""
+        return drift_of(failed, self.basis(group), elsewhere=False) is Drift.OUTDATED
 
     def of(self, record: InstanceRecord) -> Drift:
         """The drift of an instance; of one that is not to stay there is none."""
@@ -147,16 +155,6 @@ class DriftView:
             return "" if spec.abstract else resolve_plan(spec, StateSources(self._state), _first).basis
         except Rejected:
             return ""
-
-
-def next_revision(state: ClusterState, group: GroupRecord) -> int:
-    """The revision that the next start of a group is to be made by: where its deployment goes, or where it is pinned; 0: its
-    document."""
-    found = state.deployments.find(group.deployment) if group.deployment else None
-    if found is None or not found.record.active:
-        return group.pinned_revision
-    going = found.record
-    return going.stable if going.going_back and going.stable else going.target
 
 
 def _bound(spec: GroupSpec) -> bool:

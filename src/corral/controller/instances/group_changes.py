@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from corral.controller.instances.confirmations import before_group_goes
-from corral.controller.instances.crash_loops import end_pause
+from corral.controller.instances.crash_loops import OPERATOR, end_pause
 from corral.controller.instances.deployments import drop_deployments, end_deployments_of
 from corral.controller.instances.group_writes import (
     StoredGroups,
@@ -240,7 +240,7 @@ def _wrong_kind(record: GroupRecord, count: int, *, dynamic: bool) -> Rejected:
 def unpause_group(ws: Workspace, name: str) -> GroupRecord:
     """End the pause at once, and reset the count of failures."""
     record = ws.require_group(name)
-    return record if record.paused is None else end_pause(ws, record, by="operator")
+    return record if record.paused is None else end_pause(ws, record, by=OPERATOR)
 
 
 def hold_group(ws: Workspace, name: str, *, by: str, reason: str, when_empty: bool) -> GroupRecord:

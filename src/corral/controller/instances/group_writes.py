@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from corral.controller.instances.confirmations import before_static_goes
+from corral.controller.instances.crash_loops import end_changed_pause
 from corral.controller.instances.plan_checks import PlanChecks
 from corral.controller.instances.starts import insist_on_group
 from corral.controller.instances.workspace import Workspace
 from corral.domain.events import EventType
+from corral.domain.groups.field_effects import FieldEffect, effect_of
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.group_documents import changed_fields
 from corral.domain.groups.inheritance import of_descendant, resolve_groups, written_document
@@ -33,6 +35,13 @@ class GroupWrite(msgspec.Struct, frozen=True, kw_only=True):
     after: GroupRecord
     changed: tuple[str, ...]
     """The fields that differ; of a new group none."""
+
+    @property
+    def started_with(self) -> list[str]:
+        """Those of them that the next run takes over, and no instance that runs."""
+        old, new = self.before.spec if self.before else self.after.spec, self.after.spec
+        effects = {each: effect_of(each, getattr(old, each), getattr(new, each)) for each in self.changed}
+        return [each for each, effect in effects.items() if effect is FieldEffect.RESTART]
 
 
 def documents_of(ws: Workspace) -> dict[str, dict[str, Any]]:
@@ -178,6 +187,8 @@ def store_write(ws: Workspace, write: GroupWrite) -> None:
     if write.before is None:
         ws.event(EventType.GROUP_CREATED, write.name, min=spec.min, max=spec.max)
     else:
+        if fields := write.started_with:
+            end_changed_pause(ws, write.name, f"{ws.by} changed {short_list(map(repr, fields), _SHOWN)}")
         if not {"max", "abstract"}.isdisjoint(write.changed):
             insist_on_group(ws, write.name)
         ws.event(EventType.GROUP_UPDATED, write.name, changed=list(write.changed))

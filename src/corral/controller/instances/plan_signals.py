@@ -145,9 +145,10 @@ class PlanSignals:
         return {name: deadline for name, (_, deadline) in self._pauses.items()}
 
     def pause_over(self, name: str) -> bool:
+        """Is its time over, or its cause: is the next start made of something else than those that failed?"""
         self.note_pause(name)
         pause = self._pauses.get(name)
-        return pause is None or self._clock.monotonic() >= pause[1]
+        return pause is None or self._clock.monotonic() >= pause[1] or self._drift.outdates_failures(name)
 
     def pause_until(self, name: str) -> dt.datetime | None:
         """When the pause ends, as the wall clock is now set; None: the group is not paused."""

@@ -143,6 +143,23 @@ def present_basis(ws: Workspace, spec: GroupSpec) -> str:
     return restarted_basis(basis, newest.restart if newest is not None else 0)
 
 
+def next_revision(group: GroupRecord, deployment: DeploymentRecord | None) -> int:
+    """The revision that the next start of a group is to be made by: where its deployment goes, or where it is pinned; 0: its
+    document."""
+    if deployment is None or not deployment.active:
+        return group.pinned_revision
+    return deployment.stable if deployment.going_back and deployment.stable else deployment.target
+
+
+def next_basis(ws: Workspace, group: GroupRecord) -> str:
+    """The basis of the group's next start; empty: it cannot be planned."""
+    number = next_revision(group, ws.deployment(group.deployment) if group.deployment else None)
+    if not number:
+        return present_basis(ws, group.spec)
+    revision = find_revision(ws, group.spec.name, number)
+    return revision.basis if revision is not None else ""
+
+
 def recorded_revision(ws: Workspace, group: GroupRecord, resolved: ResolvedPlan) -> tuple[int, str]:
     """The number of the revision that a start by the present document belongs to, and its basis. A new one is recorded where
     the document or what it names has changed; one that is too large is not, and has the number 0."""

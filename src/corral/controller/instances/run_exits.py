@@ -75,9 +75,8 @@ def end_run(
     )
     blameless = exit is not None and exit.outcome in NOT_THE_WORKLOADS_FAULT
     if crashed and record.wanted is Wanted.RUN and not blameless:
-        by = f"crash:{crash}" if crash else record.decision
         note_failure(ws, ended, exit, reason=reason, crash=crash, failure=failure)
-        count_failure(ws, record.group, node=record.node, what=f"{record.id}: {reason}", by=by)
+        count_failure(ws, record, reason=reason, crash=crash)
     if record.after_stop is AfterStop.RESTART:
         return restart_run(ws, ended)
     if exit is not None and record.wanted is Wanted.RUN and not record.lost:  # else another has its place

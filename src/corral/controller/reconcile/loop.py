@@ -230,7 +230,7 @@ class Reconciler:
         self._dependents.note(name, stored.record.spec if stored is not None else None)
         self._signals.note_pause(name)
         waits = stored is not None and (stored.record.reason or stored.record.drain_wait is not None)
-        if stored is not None and waits and stored.record.paused is None:
+        if waits:
             self._short.add(name)
         else:
             self._short.discard(name)

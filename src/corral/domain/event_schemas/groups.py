@@ -89,7 +89,13 @@ class CrashLoopStartedData(EventData, frozen=True, kw_only=True):
 class CrashLoopEndedData(EventData, frozen=True, kw_only=True):
     """What ended a pause."""
 
-    by: Annotated[str, said("Who or what ended it: `time`, an operator, a deployment, a rollback.", "time")]
+    by: Annotated[
+        str,
+        said(
+            "What ended it: `time`, `operator`, `deployment`, `rollback`, or `change` of what its instances start with.",
+            "time",
+        ),
+    ]
     decision: Decision
 
 

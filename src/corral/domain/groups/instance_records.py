@@ -41,6 +41,8 @@ class CrashLoop(Record, frozen=True, kw_only=True):
     reason: str
     decision: str = ""
     """The decision that began it; empty in records from before this was kept."""
+    crash: str = ""
+    """The crash that began it; empty: it was a start that failed, or from before this was kept."""
 
 
 class Hold(Record, frozen=True, kw_only=True):
@@ -98,6 +100,8 @@ class GroupRecord(Record, frozen=True, kw_only=True):
     """The latest crashes and failed starts, as many as the crash-loop rule needs."""
     failed_on: dict[str, dt.datetime] = msgspec.field(default_factory=dict)
     """The nodes of the latest failures, with the time of the last one there: others are preferred for a while."""
+    failed_basis: str = ""
+    """What the next start was made of at the latest of these failures, see `drift`; empty: not known."""
     paused: CrashLoop | None = None
     pause_ends: BootMoment | None = None
     """The end of the pause by the clock of the controller that began it: `paused.until` moves with the wall clock."""

@@ -722,7 +722,7 @@ class CrashLoopEndedData(Struct, frozen=True, kw_only=True):
     """What ended a pause."""
 
     by: str
-    """Who or what ended it: `time`, an operator, a deployment, a rollback."""
+    """What ended it: `time`, `operator`, `deployment`, `rollback`, or `change` of what its instances start with."""
     decision: str
     """Id of the decision behind it; empty: there is none."""
 

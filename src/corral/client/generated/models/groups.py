@@ -744,6 +744,8 @@ class CrashLoop(Struct, frozen=True, kw_only=True):
     """The failures that led to the pause."""
     decision: str = ""
     """Id of the decision that began it; empty in groups from before this was kept."""
+    crash: str = ""
+    """Id of the crash that began it; empty: a start failed, or it is from before this was kept."""
 
 
 class Hold(Struct, frozen=True, kw_only=True):
