@@ -11,7 +11,7 @@ from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.completion import offer_names
 from corral.cli.deployment_progress import DEPLOYMENTS, done_text, is_final, progress_text, until_deployed
-from corral.cli.dry_run import DRY, dry_run_option, refuse_wait, show_dry_run
+from corral.cli.dry_run import DRY, ask_about_players, dry_run_option, refuse_wait, show_dry_run
 from corral.cli.group_waits import GROUPS, status_of
 from corral.cli.instance.waits import wait_options
 from corral.cli.terminal.confirmation import act_confirmed, yes_option
@@ -120,18 +120,23 @@ def order_deployment(
     wait: bool,
     timeout: int,
 ) -> None:
-    """Begin a deployment; a yes is asked for where players would be cut off."""
+    """Begin a deployment; a yes is asked for where players would, or may, be cut off."""
     body: dict[str, Any] = {"options": options} if options else {}
     if reason:
         body["reason"] = reason
-    path = f"{GROUPS}/{segment(group)}/{verb}"
+    path, question = f"{GROUPS}/{segment(group)}/{verb}", f"{verb} group '{group}'"
+
+    def tell() -> Any:
+        return session.client.post(path, body, params=DRY)
+
     if dry_run:
         refuse_wait(wait)
-        found = session.client.post(path, body, params=DRY)
+        found = tell()
         show_dry_run(session, f"group '{group}'", found, change="deployed" if found["changes"] else "")
         return
+    ask_about_players(question, tell, yes=yes)
     begun = act_confirmed(
-        f"{verb} group '{group}'",
+        question,
         lambda query: session.client.post(path, body, params=query),
         group,
         yes=yes,

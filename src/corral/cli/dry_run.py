@@ -13,7 +13,7 @@ from corral.cli.apply_output import show_fields
 from corral.cli.failure import WrongUsage, note, printable
 from corral.cli.terminal.confirmation import act_confirmed, confirm
 from corral.cli.terminal.output import Item, show_done
-from corral.errors import counted
+from corral.errors import counted, short_list
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -31,6 +31,9 @@ _EFFECTS: Final = {
     "outdated": "{id} on node '{node}' would go on as it was started",
     "placement": "{id} would stay on node '{node}', which the group would not choose",
 }
+
+_STAYING: Final = ("outdated", "placement", "waited_for")
+_NAMED: Final = 10
 
 
 def dry_run_option(command: F) -> F:
@@ -58,6 +61,20 @@ def _losses(found: Item) -> Iterator[str]:
         yield f"{text} ({known}{_cut(each)})"
     for each in found["worlds"]:
         yield f"would leave the world of {each['id']} on node '{each['node']}': {each['place']}"
+
+
+def ask_about_players(question: str, tell: Callable[[], Item], *, yes: bool) -> None:
+    """On a terminal, ask before instances end whose players nothing reports: nobody can wait for them. `tell` makes a dry
+    run. Scripts are not asked."""
+    if yes or not sys.stdin.isatty():
+        return
+    ending = (each for each in tell()["instances"] if each["effect"] not in _STAYING)
+    unknown = [repr(str(each["id"])) for each in ending if each["players"] is None]
+    if unknown:
+        note(
+            f"players unknown: nothing reports how many are on {short_list(unknown, _NAMED)}, so they may be cut off"
+        )
+        confirm(question, yes=False)
 
 
 def act_once_told(

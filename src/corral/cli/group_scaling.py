@@ -8,11 +8,12 @@ import click
 
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
-from corral.cli.dry_run import DRY, dry_run_option, refuse_wait, show_dry_run
+from corral.cli.dry_run import DRY, ask_about_players, dry_run_option, refuse_wait, show_dry_run
 from corral.cli.failure import WrongUsage, note
 from corral.cli.group_hold import held_by, hold_of
 from corral.cli.group_waits import GROUPS, status_of, until_met
 from corral.cli.instance.waits import wait_options
+from corral.cli.terminal.confirmation import yes_option
 from corral.cli.terminal.output import Item, plain, show_done
 from corral.cli.terminal.values import SpanType, full_time
 from corral.errors import counted
@@ -31,6 +32,7 @@ _LONGEST: Final = 7 * 24 * 3600
     help="Keep at least COUNT for so long (mode DYNAMIC), such as 15m; at most 7d.",
 )
 @dry_run_option
+@yes_option
 @wait_options()
 @api_command
 def scale(
@@ -39,6 +41,7 @@ def scale(
     count: int,
     seconds: int | None,
     dry_run: bool,
+    yes: bool,
     wait: bool,
     timeout: int,
 ) -> None:
@@ -47,11 +50,16 @@ def scale(
         raise WrongUsage("--for is at most 7d", hint="raise 'min' in the document for longer")
     body: dict[str, Any] = {"count": count} if seconds is None else {"count": count, "for_seconds": seconds}
     path = f"{GROUPS}/{segment(name)}/scale"
+
+    def tell() -> Any:
+        return session.client.post(path, body, params=DRY)
+
     if dry_run:
         refuse_wait(wait)
-        found = session.client.post(path, body, params=DRY)
+        found = tell()
         show_dry_run(session, f"group '{name}'", found, change="scaled" if found["changes"] else "")
         return
+    ask_about_players(f"scale group '{name}' to {counted(count, 'instance')}", tell, yes=yes)
     changed = session.client.post(path, body)
     if held := hold_of(changed):
         note(

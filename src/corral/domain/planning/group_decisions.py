@@ -41,6 +41,7 @@ from corral.domain.planning.stops import (
     choose_warm,
     drained,
     idle_left,
+    left_text,
 )
 from corral.errors import counted
 
@@ -289,7 +290,7 @@ class _GroupLook:
         gone = drained(self._view, self._spec, leaving)
         for each in gone:
             rule = Rule(each.drain.by) if each.drain is not None else Rule.SURPLUS_STOP
-            self._add(DecisionKind.STOP, rule, need, "it has no players left", instance=each.id)
+            self._add(DecisionKind.STOP, rule, need, left_text(self._view, each), instance=each.id)
         if len(gone) < len(leaving):
             result.wake(self._view.now + REPORT)
 

@@ -35,7 +35,7 @@ from corral.domain.planning.rollout_members import (
 from corral.domain.planning.rollout_phases import NextPhase
 from corral.domain.planning.rollout_results import RolloutResult, RolloutStep
 from corral.domain.planning.rollout_sums import sick_at_once, starts_of, to_retire
-from corral.domain.planning.stops import goes_at_once, is_left_by_all
+from corral.domain.planning.stops import goes_at_once, is_left_by_all, left_text
 
 REPORT: Final = 5.0
 """Seconds between two reports of players and metrics."""
@@ -275,7 +275,7 @@ class _RolloutLook:
                 continue
             self._wake(REPORT)
             if is_left_by_all(self._view, self._spec, each):
-                self._add(DecisionKind.STOP, each, "it has no players left")
+                self._add(DecisionKind.STOP, each, left_text(self._view, each))
             elif seconds is not None and each.state is not InstanceState.OFFLINE:
                 left = seconds - self._view.draining_seconds(each.id)
                 if left <= 0:

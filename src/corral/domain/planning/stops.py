@@ -115,6 +115,13 @@ def is_left_by_all(view: PlanView, spec: GroupSpec, record: InstanceRecord) -> b
     return _seems_empty(view, spec, record) or view.unknown_seconds(record.id) >= UNKNOWN_IS_EMPTY_SECONDS
 
 
+def left_text(view: PlanView, record: InstanceRecord) -> str:
+    """Why an instance that is to go is stopped now, in words that claim no more about its players than is known."""
+    if view.players(record.id) is None and record.state not in NOT_YET_RUNNING:
+        return "players unknown: nothing reports how many it has"
+    return "it has no players left"
+
+
 def _seems_empty(view: PlanView, spec: GroupSpec, record: InstanceRecord) -> bool:
     """Has it no players? One that is out of reach is not known to be empty, nor one that may have reported some to an
     earlier leader."""

@@ -22,7 +22,7 @@ from corral.domain.groups.deployments import DeploymentRecord
 from corral.domain.groups.drift import Drift, drift_of, misplaced
 from corral.domain.groups.field_effects import FieldEffect, effect_of
 from corral.domain.groups.group_documents import brief_document, changed_fields
-from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, stays
+from corral.domain.groups.instance_records import NOT_YET_RUNNING, GroupRecord, InstanceRecord, stays
 from corral.domain.instance_states import Wanted
 from corral.domain.planning.plan_results import PlannedDecision
 from corral.domain.planning.planner import SHOWN_LIMITS, plan
@@ -283,7 +283,7 @@ def touched_instance(
         id=record.id,
         group=record.group,
         node=record.node,
-        players=workload.vitals.players_of(record.id),
+        players=0 if record.state in NOT_YET_RUNNING else workload.vitals.players_of(record.id),
         effect=effect,
         cut_after_seconds=cut_after,
     )
