@@ -9,6 +9,7 @@ from typing import Any, Final
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession
 from corral.cli.failure import CommandRefused, Unreachable, WaitRanOut, note
+from corral.cli.instance.waits import console_end
 from corral.cli.terminal.output import Item, show_done
 from corral.cli.terminal.progress_line import ProgressReport, steps_bar
 from corral.cli.terminal.values import duration
@@ -133,7 +134,4 @@ def failure_text(found: Item) -> str:
 def failed_instance_text(failure: Item) -> str:
     where = f" on node '{failure['node']}'" if failure.get("node") else ""
     text = f"  {failure.get('instance')}{where}: {failure.get('reason')}"
-    lines = failure.get("lines") or ()
-    if lines:
-        text += "\n  its console ends with:" + "".join(f"\n  | {line}" for line in lines)
-    return text
+    return text + console_end(failure.get("lines") or (), indent="  ")

@@ -7,7 +7,7 @@ from typing import Any, Final
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession
 from corral.cli.failure import CommandFailure, CommandRefused, WaitRanOut, note
-from corral.cli.instance.waits import wait_until
+from corral.cli.instance.waits import crash_lines, wait_until
 from corral.cli.terminal.output import Item
 from corral.errors import counted
 
@@ -50,7 +50,7 @@ def until_met(session: ApiSession, name: str, timeout: int) -> Any:
         if status.get("hold"):
             raise _held(name, status["hold"])
         if status.get("paused") and status.get("ready", 0) < status.get("wanted", 0):
-            raise _given_up(session, name, str(status["paused"].get("reason", "")))
+            raise _given_up(session, name, status["paused"])
         serving = status.get("instances", 0) - status.get("draining", 0)
         met = serving == status.get("wanted") == status.get("ready")
         seen = f"{counts_of(found[0])} ready{_draining(status)}"
@@ -79,11 +79,10 @@ def _held(name: str, hold: Item) -> CommandRefused:
     )
 
 
-def _given_up(session: ApiSession, name: str, reason: str) -> CommandRefused:
-    from corral.cli.instance.waits import last_lines
-
+def _given_up(session: ApiSession, name: str, paused: Item) -> CommandRefused:
+    lines = crash_lines(session, str(paused.get("crash", "")))
     return CommandRefused(
-        f"group '{name}' is paused as crash-looping: {reason}{last_lines(session, {'group': name})}",
+        f"group '{name}' is paused as crash-looping: {paused.get('reason', '')}{lines}",
         hint=f"corral why {name}; once it is mended: corral group unpause {name}",
         code="CRASH_LOOP",
     )

@@ -10,7 +10,7 @@ from corral.cli.api.session import ApiSession
 from corral.cli.failure import CommandFailure, CommandRefused, WaitRanOut
 from corral.cli.group_scaling import wants_more
 from corral.cli.group_waits import GROUPS, counts_of, group_state, status_of
-from corral.cli.instance.waits import look_until
+from corral.cli.instance.waits import console_end, look_until
 from corral.cli.terminal.output import Column, Item, list_table, state_column
 from corral.errors import counted
 
@@ -19,6 +19,9 @@ ABSTRACT: Final = "ABSTRACT"
 UNKNOWN: Final = "UNKNOWN"
 _ASKED_ONE_BY_ONE: Final = 10
 _EXPLAINED: Final = 20
+_LINES: Final = 10
+_FEW: Final = 3
+"""Lines of a console: of one group, and of each of several."""
 _COLUMNS: Final = (
     Column("NAME", "name"),
     state_column("STATE", "state"),
@@ -37,6 +40,8 @@ class SetWait:
         self._seen: dict[str, Item | None] = {}
         self._left = list(self._names)
         """Those that did not have what they want when they were looked at last."""
+        self._consoles: dict[str, list[str]] = {}
+        """By group that was explained, how the console of the run ends whose crash paused it."""
 
     def run(self, timeout: int) -> None:
         """Wait. WaitRanOut: groups are short, with the reason of each. CommandRefused: some cannot have what they want,
@@ -121,19 +126,22 @@ class SetWait:
 
     def _lines(self, names: Sequence[str]) -> str:
         """A line for each of the groups: of the first ones why."""
-        lines = [" ".join(self._why(name).split()) for name in names[:_EXPLAINED]]
+        lines = [self._why(name, most=_LINES if len(names) == 1 else _FEW) for name in names[:_EXPLAINED]]
         if len(names) > _EXPLAINED:
             lines.append(f"and {len(names) - _EXPLAINED} more: corral group list")
         return "".join(f"\n  {each}" for each in lines)
 
-    def _why(self, name: str) -> str:
+    def _why(self, name: str, *, most: int) -> str:
+        """Why a group is short, with the last lines of the crash that it was given up for."""
         if self._seen.get(name) is None:
             return f"group '{name}' is gone: it was deleted meanwhile"
         try:
-            summary = self._session.client.get(f"{GROUPS}/{segment(name)}/why").get("summary")
+            found = self._session.client.get(f"{GROUPS}/{segment(name)}/why")
         except CommandFailure:
-            summary = ""  # that time is up counts more
-        return str(summary or f"group {self._progress(name)}")
+            found = {}  # that time is up counts more
+        self._consoles[name] = [line for each in found.get("now", ()) for line in each.get("lines", ())]
+        summary = str(found.get("summary") or f"group {self._progress(name)}")
+        return " ".join(summary.split()) + console_end(self._consoles[name][-most:], indent="  ")
 
     def result(self) -> dict[str, Any]:
         """What each group has, for programs."""
@@ -146,6 +154,7 @@ class SetWait:
                 "state": self._state(name),
                 **{key: status.get(key, 0) for key in ("wanted", "instances", "ready")},
                 "reason": self._remark(name),
+                "lines": self._consoles.get(name, []),
             }
             for name in self._names
             for status in [status_of(self._seen.get(name) or {})]

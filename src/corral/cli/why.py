@@ -10,6 +10,7 @@ import click
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession, api_command
 from corral.cli.failure import CommandRefused, WrongUsage, printable
+from corral.cli.instance.waits import console_end
 from corral.cli.terminal.output import Item, show_one
 from corral.cli.terminal.values import short_time
 from corral.errors import counted
@@ -141,7 +142,8 @@ def _now(each: Item, found: Item) -> Iterable[str]:
         verb = "refuses " if topic == "refuses" else ""
         about = f"{about.strip()}: " if about and topic != "holders" else ""
         rule = f" ({each['rule']})" if each.get("rule") and topic in ("runs", "start", "placement") else ""
-        yield f"  {where}{verb}{about}{each.get('reason', '')}{rule}"
+        lines = console_end(each.get("lines", ()), indent="  ")
+        yield f"  {where}{verb}{about}{each.get('reason', '')}{rule}{lines}"
     elif topic in _WAITS and not each.get("rejected"):
         yield f"  {each.get('reason', '')}"
     if topic in (*_WAITS, "placement"):

@@ -105,6 +105,11 @@ async def test_a_wait_says_why_groups_are_short_and_which_have_no_prospect(
     assert [each["state"] for each in wait["groups"]] == ["PAUSED", "MET"]
     assert "error: 1 of 2 groups cannot have what it wants:\n  group 'crash' wants 1 " in err
 
+    # The correction is tried at once, and not failed for the end of what was there before.
+    file = write(tmp_path / "set.json", {**crash, "command": _SLEEPS})
+    code, out, err = await corral(api, home, "apply", "-f", file, "--wait", "--timeout", "10m")
+    assert (code, err) == (0, ""), err
+
     huge = {"name": "huge", "command": _SLEEPS, "min": 1, "memory_mb": 9_000_000}
     file = write(tmp_path / "set.json", huge, {"name": "fine", "command": _SLEEPS, "min": 1})
     code, out, err = await corral(api, home, "apply", "-f", file, "--wait", "--timeout", "2s")

@@ -89,6 +89,10 @@ async def test_a_group_that_waits_for_another_names_the_trouble_of_that_one(flee
     assert crash.startswith("the last crash, of 'db-1': ")
     assert f"see 'corral crash get db-1.{fleet.record('db-1').incarnation}'" in crash
     assert "'corral instance console db-1'" in crash
+    made = await fleet.controller.call("POST", "/api/v1/tokens", {"name": "guest", "role": "VIEWER"})
+    for token, lines in (("", ["one", "two"]), (made["token"], [])):
+        found = await fleet.controller.call("GET", "/api/v1/groups/db/why", token=token)
+        assert [each["lines"] for each in found["now"] if each["topic"] == "crash"] == [lines]
     await fleet.group(min=1, depends_on=[{"group": "db"}])
     await short(fleet)
     [waits] = topics(await why(fleet), "depends_on")

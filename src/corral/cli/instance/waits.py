@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import click
@@ -118,23 +118,34 @@ def _refuse_dead(session: ApiSession, begun: Item, now: Item) -> None:
     if now.get("state") not in ENDED and not restarted:
         return
     why = now.get("reason") if restarted and now.get("state") not in ENDED else why_not(now)
-    lines = last_lines(session, {"instance": id}, since=begun.get("incarnation", 0))
+    lines = _last_lines(session, id, since=begun.get("incarnation", 0))
     raise CommandRefused(
         f"instance '{id}' did not become ready: {why}{lines}", hint=f"corral why {id}", code="START_FAILED"
     )
 
 
-def last_lines(session: ApiSession, of: dict[str, str], *, since: int = 0) -> str:
-    """The end of the console of what crashed last, to be put behind a message; empty when there is none."""
+def _last_lines(session: ApiSession, id: str, *, since: int) -> str:
+    """The end of the console of the last crash of an instance, unless it is of a run before `since`."""
     try:
-        newest = session.client.get(CRASHES, {**of, "limit": "1"})["items"]
-        if not newest or newest[0].get("incarnation", 0) < since:
-            return ""
-        tail = session.client.get(f"{CRASHES}/{segment(str(newest[0]['id']))}").get("tail") or []
+        newest = session.client.get(CRASHES, {"instance": id, "limit": "1"})["items"]
     except CommandFailure:
         return ""  # what happened counts more
-    shown = "".join(f"\n  | {line}" for line in tail[-_LAST_LINES:])
-    return f"\nits console ends with:{shown}" if shown else ""
+    known = bool(newest) and newest[0].get("incarnation", 0) >= since
+    return crash_lines(session, str(newest[0]["id"])) if known else ""
+
+
+def crash_lines(session: ApiSession, crash: str) -> str:
+    """The end of the console of a run that crashed, to be put behind a message; empty when there is none."""
+    try:
+        tail = session.client.get(f"{CRASHES}/{segment(crash)}").get("tail") if crash else ()
+    except CommandFailure:
+        return ""  # what happened counts more
+    return console_end(tail or ())
+
+
+def console_end(lines: Sequence[str], *, indent: str = "") -> str:
+    shown = "".join(f"\n  | {line}" for line in lines[-_LAST_LINES:])
+    return f"\n{indent}its console ends with:{shown}" if shown else ""
 
 
 def until_ended(session: ApiSession, asked: Item, timeout: int) -> Any:

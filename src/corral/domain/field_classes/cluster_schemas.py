@@ -208,7 +208,7 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
         text="summary",
     ),
     "RestartShape": fields(open="at crash incarnation restarted_as uptime_ms", text="reason"),
-    "NowShape": fields(open="topic subject rule node rejected rejected_counts at", text="reason"),
+    "NowShape": fields(open="topic subject rule node rejected rejected_counts at lines", text="reason"),
     "ChainShape": fields(open="kind id subject rule at", text="reason"),
     "WouldChangeShape": fields(open="at missing", text="condition effect"),
     # controller.http.resources.workload

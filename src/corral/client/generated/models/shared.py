@@ -1224,6 +1224,8 @@ class Now(Struct, frozen=True, kw_only=True):
     """How many nodes were not chosen, by code."""
     at: str | None = None
     """When it was decided, or when it is looked at again, in UTC; null: neither."""
+    lines: tuple[str, ...] = ()
+    """The last lines of the console of a run that crashed, at most 10, for callers with `instances.console`; empty: none."""
 
 
 class Chain(Struct, frozen=True, kw_only=True):

@@ -44,6 +44,7 @@ class NowShape(msgspec.Struct, frozen=True, kw_only=True):
     rejected: list[Alternative] = []
     rejected_counts: dict[str, int] = {}
     at: dt.datetime | None = None
+    lines: list[str] = []
 
 
 class ChainShape(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from corral.controller.http.resources.why.why_answer import NowShape, WhyParts, WouldChangeShape
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.access import Access
 from corral.domain.decisions import Rule
-from corral.domain.groups.crash_records import CrashRecord
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, is_lost, stays
 from corral.domain.node_states import NodeState
@@ -23,6 +22,7 @@ from corral.errors import nearest
 _NAMED: Final = 5
 _CHOICES: Final = 500
 """The most names among which the one is looked for that was meant."""
+_LINES: Final = 10
 _READ: Final = Permission.DECISIONS_READ
 _AWAY: Final = (NodeState.DISCONNECTED, NodeState.UNREACHABLE)
 
@@ -33,7 +33,7 @@ def group_details(parts: WhyParts, record: GroupRecord, found: GroupResult, acce
         *_unknown_names(parts.state, record, found, access),
         *_away(parts.state, record),
         *_dependencies(parts, record, found, access),
-        *_last_crash(parts.state, record),
+        *_last_crash(parts.state, record, access),
     ]
 
 
@@ -67,8 +67,11 @@ def loss_shape(view: PlanView, spec: GroupSpec, node: str) -> list[WouldChangeSh
     return [WouldChangeShape(condition=f"{node} stays away", effect=effect, at=at)]
 
 
-def _shape(topic: str, record: GroupRecord, reason: str, *, node: str = "") -> NowShape:
-    return NowShape(topic=topic, subject=f"group/{record.spec.name}", node=node, reason=reason)
+def _shape(
+    topic: str, record: GroupRecord, reason: str, *, node: str = "", lines: Sequence[str] = ()
+) -> NowShape:
+    subject = f"group/{record.spec.name}"
+    return NowShape(topic=topic, subject=subject, node=node, reason=reason, lines=list(lines))
 
 
 def _unknown_nodes(state: ClusterState, record: GroupRecord) -> list[str]:
@@ -158,21 +161,14 @@ def _trouble(record: GroupRecord, wanted: int) -> str:
     return "" if wanted else "it wants no instances"
 
 
-def _last_crash(state: ClusterState, record: GroupRecord) -> Iterable[NowShape]:
-    """Of a group that is paused as crash-looping: where the last crash and the console of the run are."""
-    if record.paused is None:
+def _last_crash(state: ClusterState, record: GroupRecord, access: Access) -> Iterable[NowShape]:
+    """Of a group that is paused as crash-looping: the crash that began the pause, and how the console of its run ends."""
+    found = state.crashes.find(record.paused.crash) if record.paused is not None else None
+    if found is None:
         return
-    crash = _newest_crash(state, record.spec.name)
-    if crash is not None:
-        text = (
-            f"the last crash, of '{crash.instance}': {crash.exit.summary}; see 'corral crash get {crash.id}'"
-        )
-        if state.instances.find(crash.instance) is not None:
-            text += f" and 'corral instance console {crash.instance}'"
-        yield _shape("crash", record, text, node=crash.node)
-
-
-def _newest_crash(state: ClusterState, group: str) -> CrashRecord | None:
-    ids = (state.crashes.newest_of(each.record.id) for each in state.instances.of_group(group))
-    crashes = [state.crashes.require(id).record for id in ids if id is not None]
-    return max(crashes, key=lambda each: each.received_at or each.at, default=None)
+    crash = found.record
+    text = f"the last crash, of '{crash.instance}': {crash.exit.summary}; see 'corral crash get {crash.id}'"
+    if state.instances.find(crash.instance) is not None:
+        text += f" and 'corral instance console {crash.instance}'"
+    reads = access.allows_on_instance(Permission.INSTANCES_CONSOLE, crash.group, crash.node)
+    yield _shape("crash", record, text, node=crash.node, lines=crash.tail[-_LINES:] if reads else ())
