@@ -77,7 +77,13 @@ class CacheNode:
     """DaemonLink and cache of one node. Use as `async with`; `connect` when a controller is wanted."""
 
     def __init__(
-        self, data: pathlib.Path, *, quota: int = 2**34, link_wait: float = 1.0, **more: Any
+        self,
+        data: pathlib.Path,
+        *,
+        quota: int = 2**34,
+        link_wait: float = 1.0,
+        silence: int = 2,
+        **more: Any,
     ) -> None:
         data.mkdir(exist_ok=True)
         self.data = data
@@ -87,7 +93,7 @@ class CacheNode:
             root=data / "cache",
             settings=CacheSection(quota_bytes=quota),
             downloads=Downloads(
-                settings=DownloadsSection(allow_private=True, timeout_seconds=2, attempts=1),
+                settings=DownloadsSection(allow_private=True, timeout_seconds=silence, attempts=1),
                 clock=SystemClock(),
                 entropy=SystemEntropy(),
             ),

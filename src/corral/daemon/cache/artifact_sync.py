@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
 import pathlib
 from typing import Final
 
@@ -50,7 +52,8 @@ class ArtifactSync:
 
     async def bring(self, artifact: PlanArtifact) -> None:
         """Make an artifact usable. A file whose digest differs from the plan's is not stored. When its size is unknown,
-        room is made during the transfer."""
+        room is made during the transfer. Each URL has a partial file of its own; it is removed when the artifact was
+        stored meanwhile from another one."""
         if not is_digest(artifact.sha256):
             raise Rejected(
                 Code.ARTIFACT_REFUSED,
@@ -58,7 +61,15 @@ class ArtifactSync:
                 hint="name one: nothing is run that cannot be checked",
                 field="sha256",
             )
-        part = self._stores.parts / f"artifact-{artifact.sha256}"
+        source = hashlib.sha256(artifact.url.encode()).hexdigest()[:16]
+        part = self._stores.parts / f"artifact-{artifact.sha256}-{source}"
+        try:
+            await self._bring(artifact, part)
+        finally:
+            if self._stores.artifacts.find(artifact.sha256) is not None:
+                await to_end(_remove, part)
+
+    async def _bring(self, artifact: PlanArtifact, part: pathlib.Path) -> None:
         async with self._room.reserving(artifact.size, subject=described(artifact)) as reservation:
             with disk_work(described(artifact)):
                 size = (
@@ -87,9 +98,10 @@ class ArtifactSync:
             size=size,
             cached_at_ms=int(self._clock.now().timestamp() * 1000),
         )
-        known = self._stores.artifacts.find(artifact.sha256)
-        await to_end(self._stores.artifacts.put, part, facts)
-        if known is None:
+        async with self._room.lock:
+            if self._stores.artifacts.find(artifact.sha256) is not None:
+                return  # another URL was faster
+            await to_end(self._stores.artifacts.put, part, facts)
             reservation.arrived(size)
         _log.info("artifact.stored", artifact=artifact.file, sha256=artifact.sha256[:12], size=size)
 
@@ -130,3 +142,9 @@ class ArtifactSync:
                     ) from error
                 _log.warning("cache_transfer.failed", artifact=artifact.file, reason=str(error))
             await asyncio.sleep(doubled(_PAUSE, fruitless))
+
+
+def _remove(part: pathlib.Path) -> None:
+    with contextlib.suppress(OSError):  # then it is deleted with the old ones
+        for path in part.parent.glob(f"{part.name}*"):
+            path.unlink(missing_ok=True)

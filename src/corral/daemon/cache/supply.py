@@ -18,8 +18,8 @@ from corral.daemon.cache.sealed_files import is_digest
 from corral.daemon.cache.template_sync import TemplateSync
 from corral.domain.groups.plans import PlanArtifact
 from corral.domain.templates import TemplateManifest
-from corral.errors import Code, Rejected, Retryable
-from corral.system.aio.tasks import Tasks, cancel_and_wait
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.system.aio.tasks import Tasks, cancel_and_wait, first_of
 from corral.system.clock import Clock
 from corral.system.threads import to_end
 
@@ -90,6 +90,8 @@ class Supply:
         self._last_ms = 0
         self._joined: SharedWork[str] = SharedWork()
         self._looking: SharedWork[TemplateManifest | None] = SharedWork()
+        self._waiting: set[tuple[str, asyncio.Event]] = set()
+        """Digests of artifacts, each with an event that is set when it was stored, whichever URL it came from."""
 
     async def close(self) -> None:
         await self._joined.close()
@@ -154,13 +156,29 @@ class Supply:
         )
 
     async def bring_artifact(self, artifact: PlanArtifact) -> None:
+        """Fetch it, or wait until it was stored from another URL. Callers share a fetch if they name the same URL:
+        nobody waits for another one's server, or gets its failure."""
+        sha256, name = artifact.sha256, f"cache/artifact/{artifact.sha256[:12]}"
+        stored = asyncio.Event()
+
         async def bring() -> str:
             await self._artifacts.bring(artifact)
-            return artifact.sha256
+            for digest, waiting in self._waiting:
+                if digest == sha256:
+                    waiting.set()
+            return sha256
 
-        await self._joined.run(
-            (ARTIFACT, artifact.sha256), bring, name=f"cache/artifact/{artifact.sha256[:12]}"
-        )
+        self._waiting.add((sha256, stored))
+        try:
+            fetching = self._joined.run((ARTIFACT, sha256, artifact.url), bring, name=name)
+            fetched, *_ = await first_of(fetching, stored, name=name)
+            if fetched is not None:
+                fetched.result()
+        except CorralError:
+            if not stored.is_set():
+                raise
+        finally:
+            self._waiting.discard((sha256, stored))
 
     async def settle(self) -> None:
         await self._room.settle()
