@@ -93,11 +93,11 @@ class HttpAnswer:
                 raise HttpFault("the answer's head has no end", retryable=False)
 
     async def blocks(self) -> AsyncGenerator[bytes, None]:
-        """The body. HttpFault when the server is silent or closes the connection early."""
+        """The body; a block is empty when what arrived was none of it, so that the consumer sees time pass. HttpFault when
+        the server is silent or closes the connection early."""
         while True:
-            if self._body:
-                taken, self._body = b"".join(self._body), []
-                yield taken
+            taken, self._body = b"".join(self._body), []
+            yield taken
             if self._ended:
                 return
             try:

@@ -236,24 +236,26 @@ async def test_a_cut_without_announced_length_is_noticed_by_the_digest(web, scra
 
 
 @pytest.mark.trap("T33")
-@pytest.mark.parametrize("phase", ["head", "body", "silent", "mute"])
+@pytest.mark.parametrize("phase", ["head", "body", "chunk", "silent", "mute"])
 async def test_a_server_that_drips_or_falls_silent_is_given_up(web, scratch, phase):
     async def page(_: Asked, writer) -> None:
         if phase == "mute":
             await asyncio.Event().wait()
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n")
+        length = b"Transfer-Encoding: chunked" if phase == "chunk" else b"Content-Length: 300000"
+        writer.write(b"HTTP/1.1 200 OK\r\n" + length + b"\r\n")
         if phase != "head":
-            writer.write(b"\r\n12345")
+            writer.write(b"\r\n5;extension=" if phase == "chunk" else b"\r\n12345")
         if phase == "silent":
             await asyncio.Event().wait()
         while True:
-            writer.write(b"a" if phase == "body" else b"X-A: b\r\n")
+            writer.write(b"X-A: b\r\n" if phase == "head" else b"a")
             await writer.drain()
             await asyncio.sleep(0.05)
 
     web.pages["/x"] = page
     error = await refusal(scratch, web.url("/x"))
     assert isinstance(error, Retryable)
+    assert ("sent less than 1 KiB a second" in error.message) == (phase in ("body", "chunk"))
 
 
 @pytest.mark.trap("T33")

@@ -7,11 +7,11 @@ import hashlib
 import os
 
 import pytest
-from cache_rig import CacheNode
+from cache_rig import MEGABYTE, CacheNode
 from web_server import Asked, WebServer, says, serves
 
 from corral.domain.groups.plans import PlanArtifact
-from corral.errors import Rejected
+from corral.errors import Code, Rejected
 from corral.testing.waiting import eventually
 
 JAR = os.urandom(300_000)
@@ -135,3 +135,27 @@ async def test_a_start_that_is_stopped_ends_its_own_download_alone(scratch, web)
         assert stopped.cancelled()
         release.set()
         await waiting
+
+
+async def test_a_size_that_a_server_only_announces_takes_no_room(scratch, web):
+    async def page(_: Asked, writer) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (100 * MEGABYTE))
+        await writer.drain()
+        await asyncio.Event().wait()
+
+    web.pages["/huge"] = page
+    async with CacheNode(scratch / "n1", silence=60, quota=100 * MEGABYTE) as node:
+        huge = asyncio.create_task(node.cache.warm_artifact(jar(web, "/huge", sha256="a" * 64)))
+        await eventually(lambda: asked(web, "/huge"))
+        await node.cache.warm_artifact(jar(web, "/good"))
+        assert not huge.done()
+        huge.cancel()
+        await asyncio.wait([huge])
+
+
+async def test_a_file_larger_than_the_quota_is_refused_before_it_comes(scratch, web):
+    web.pages["/huge"] = says("200 OK", Content_Length=str(101 * MEGABYTE))
+    async with CacheNode(scratch / "n1", silence=60, quota=100 * MEGABYTE) as node:
+        with pytest.raises(Rejected) as caught:
+            await node.cache.warm_artifact(jar(web, "/huge"))
+    assert caught.value.code is Code.CACHE_FULL

@@ -36,6 +36,8 @@ LEAST_RATE: Final = 1024
 WORTH_GOING_ON: Final = 1024 * 1024
 """An attempt that got so many bytes further does not count against the limit of attempts."""
 _BATCH: Final = 1024 * 1024
+_STEP: Final = 16 * 1024 * 1024
+"""Room is made for so many bytes ahead, not for all that a server announces: it may never send them."""
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 15.0
 _REDIRECTING: Final = frozenset({301, 302, 303, 307, 308})
@@ -43,8 +45,9 @@ _LATER: Final = frozenset({408, 425, 429})
 _RANGE: Final = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)")
 _log = structlog.get_logger("corral.daemon.cache")
 
-Expect = Callable[[int], Awaitable[None]]
-"""Receives the minimum size of a file before the file grows to it; an exception it raises ends the download."""
+Expect = Callable[[int, int], Awaitable[None]]
+"""Receives a size before the file grows to it, and the whole size if it is known; an exception it raises ends the
+download."""
 
 
 class Downloads:
@@ -142,6 +145,7 @@ class _Download:
         self._expect = expect
         self._validator = ""
         """The server's identifier of its current version of the file."""
+        self._announced = 0
         self.part = part
 
     async def attempt(self, url: str) -> None:
@@ -204,8 +208,8 @@ class _Download:
             raise _wrong(target, answer, f"has {whole} bytes, not {self._size}")
         if whole is not None and whole > self._settings.max_bytes:
             raise self._too_large(target)
-        if whole is not None and self._expect is not None:
-            await self._expect(whole)
+        self._announced = whole or 0
+        await self._make_room(1)
 
     async def _receive(self, target: DownloadTarget, answer: HttpAnswer) -> None:
         limit = min(self._size or self._settings.max_bytes, self._settings.max_bytes)
@@ -222,18 +226,26 @@ class _Download:
                         await self._write(waiting)
                     if (passed := self._clock.monotonic() - window) >= self._settings.timeout_seconds:
                         if seen < LEAST_RATE * passed:
-                            raise _broken(target, f"it sends less than {LEAST_RATE} bytes a second")
+                            why = f"it sent less than {LEAST_RATE // 1024} KiB a second for {passed:.0f} s"
+                            raise _broken(target, why)
                         window, seen = self._clock.monotonic(), 0
         finally:
             await self._write(waiting)
 
     async def _write(self, waiting: bytearray) -> None:
         if waiting:
-            if self._expect is not None:
-                await self._expect(self.part.size + len(waiting))
+            await self._make_room(len(waiting))
             block = bytes(waiting)
             waiting.clear()
             await to_end(self.part.write, block)
+
+    async def _make_room(self, more: int) -> None:
+        size = self.part.size + more
+        if self._expect is not None and self._announced:
+            ahead = min(self._announced, -(-size // _STEP) * _STEP)
+            await self._expect(max(size, ahead), self._announced)
+        elif self._expect is not None:
+            await self._expect(size, 0)
 
     async def _check(self, target: DownloadTarget, answer: HttpAnswer, *, resumed: bool) -> None:
         if self._size and self.part.size < self._size:

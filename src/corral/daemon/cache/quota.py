@@ -37,10 +37,11 @@ class CacheReservation:
         self._size = 0
         self.left = 0
 
-    async def expect(self, size: int) -> None:
-        """The transfer will have at least so many bytes in total; CACHE_FULL as for a new reservation."""
+    async def expect(self, size: int, whole: int = 0) -> None:
+        """The transfer comes to so many bytes now, and perhaps to `whole`; CACHE_FULL as for a new reservation."""
         if size > self._size:
-            await self._room.make(size - self._size, subject=self._subject, whole=size, of=self)
+            whole = max(size, whole)
+            await self._room.make(size - self._size, subject=self._subject, whole=whole, of=self)
             self._size = size
 
     def arrived(self, size: int) -> None:
