@@ -157,6 +157,22 @@ async def test_contents_that_several_templates_share_come_once_and_are_never_mix
     assert proxy.forwarded_bytes - before < 8.5 * MEGABYTE
 
 
+async def test_a_template_waits_for_the_contents_it_shares_and_for_no_others(cluster, proxy, node):
+    controller = await cluster.controller(via=proxy, link__heartbeat_seconds=30)
+    shared = {"shared": os.urandom(2 * MEGABYTE)}
+    small = await publish(controller, "small", shared)
+    large = await publish(controller, "large", {**shared, "world": os.urandom(16 * MEGABYTE)})
+    await node.join(controller)
+    proxy.throttle(2 * MEGABYTE)
+    before = proxy.forwarded_bytes
+    fetching = asyncio.create_task(node.files(large))
+    await eventually(lambda: proxy.forwarded_bytes > before + 300_000)
+    assert await node.files(small) == shared
+    assert not fetching.done()
+    proxy.heal()
+    await fetching
+
+
 async def test_an_order_that_was_given_up_does_not_disturb_the_next(cluster, proxy, node):
     controller = await cluster.controller(via=proxy)
     content = {"big": os.urandom(6 * MEGABYTE), "small": os.urandom(900_000)}

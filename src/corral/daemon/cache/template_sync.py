@@ -15,7 +15,7 @@ import structlog
 
 from corral.daemon.cache.content_fetch import ContentFetch, PieceSources
 from corral.daemon.cache.contents import CacheContents
-from corral.daemon.cache.quota import CacheQuota
+from corral.daemon.cache.quota import CacheQuota, CacheReservation
 from corral.daemon.cache.sealed_files import disk_work, is_digest
 from corral.daemon.cache.template_archive import MAX_MANIFEST, ArchiveUnpack, check_manifest, read_manifest
 from corral.daemon.cache.template_session import LINK_ERROR_CODES, TemplateSession, TemplateSessions
@@ -49,8 +49,10 @@ class TemplateSync:
         self._clock = clock
         self._received: collections.Counter[str] = collections.Counter()
         """Bytes, by template."""
-        self._coming: dict[str, asyncio.Future[None]] = {}
-        """Contents being fetched, by digest, each with a future for the end of its fetch, successful or not."""
+        self._coming: set[str] = set()
+        """Digests of contents that are being fetched."""
+        self._arrival = asyncio.Event()
+        """Set, and replaced, when contents have arrived or a fetch is over, successful or not."""
 
     async def bring(self, name: str, expected: str) -> str:
         """Make this version (empty: the current one) usable; returns its hash. After a broken connection the transfer
@@ -142,14 +144,16 @@ class TemplateSync:
         self, session: TemplateSession, name: str, hash: str, manifest: TemplateManifest
     ) -> None:
         """Fetch what is missing of this version and record that it is here. A content that another version needs as
-        well is fetched once: the second fetch waits, and checks again."""
+        well is fetched once: the second fetch waits until it is here, and checks again."""
         with self._room.protecting(manifest):
+            arrival = self._arrival
             while missing := await self._missing(manifest):
                 mine = [file for file in missing if file.digest not in self._coming]
                 if mine:
                     await self._fetch(session, name, mine)
                 else:
-                    await asyncio.wait([self._coming[missing[0].digest]])
+                    await arrival.wait()
+                arrival = self._arrival
             await self._note(name, hash, manifest)
 
     async def _missing(self, manifest: TemplateManifest) -> list[TemplateFile]:
@@ -157,8 +161,8 @@ class TemplateSync:
             return await to_end(self._stores.missing, manifest)
 
     async def _fetch(self, session: TemplateSession, name: str, files: Sequence[TemplateFile]) -> None:
-        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._coming.update((file.digest, over) for file in files)
+        coming = {file.digest for file in files}
+        self._coming |= coming
         try:
             size = sum(file.size for file in files)
             async with self._room.reserving(size, subject=f"template '{name}'") as reservation:
@@ -170,15 +174,22 @@ class TemplateSync:
                         stores=self._stores,
                         sources=sources,
                         progress=functools.partial(self._count, name),
-                        arrived=reservation.arrived,
+                        arrived=functools.partial(self._arrived, reservation),
                     )
                     await fetching.run(files, name=name)
 
                 await self._transfer(session, name, fetch)
         finally:
-            for file in files:
-                del self._coming[file.digest]
-            over.set_result(None)
+            self._coming -= coming
+            self._wake()
+
+    def _arrived(self, reservation: CacheReservation, size: int) -> None:
+        reservation.arrived(size)
+        self._wake()
+
+    def _wake(self) -> None:
+        self._arrival.set()
+        self._arrival = asyncio.Event()
 
     @staticmethod
     async def _transfer(
