@@ -10,7 +10,8 @@ import structlog
 
 from corral.daemon.link.link import Reply
 from corral.domain.groups.plans import PlanArtifact
-from corral.errors import Bug, Code, CorralError
+from corral.domain.urls import shown_url
+from corral.errors import Bug, Code, CorralError, Retryable
 from corral.system.aio.tasks import Tasks
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport
@@ -18,6 +19,8 @@ from corral.wire.v1.plan_pb2 import CacheFailure, CacheStatus, PreWarmCache, Tem
 
 AT_ONCE: Final = 2
 WAITING: Final = 32
+LONGEST_SECONDS: Final = 600.0
+"""For one download: a slow server must not hold up the rest of an order, and the orders after it."""
 _log = structlog.get_logger("corral.daemon.cache")
 
 
@@ -35,8 +38,9 @@ class PrewarmOrders:
     """Executes PreWarmCache. Each order is answered with a CacheStatus when all of it is fetched or has failed; one
     failure stops nothing else."""
 
-    def __init__(self, cache: Warmable) -> None:
+    def __init__(self, cache: Warmable, *, longest: float = LONGEST_SECONDS) -> None:
         self._cache = cache
+        self._longest = longest
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._tasks = Tasks()
 
@@ -66,7 +70,7 @@ class PrewarmOrders:
             return lambda: self._cache.warm_template(ref.name, ref.hash)
 
         def artifact(planned: PlanArtifact) -> Callable[[], Awaitable[None]]:
-            return lambda: self._cache.warm_artifact(planned)
+            return lambda: self._download(planned)
 
         for ref in order.templates:
             yield f"template/{ref.name}", template(ref)
@@ -79,6 +83,17 @@ class PrewarmOrders:
                 sha256=entry.sha256,
             )
             yield f"artifact/{entry.platform}/{entry.platform_version}", artifact(planned)
+
+    async def _download(self, artifact: PlanArtifact) -> None:
+        try:
+            async with asyncio.timeout(self._longest if artifact.url else None):
+                await self._cache.warm_artifact(artifact)
+        except TimeoutError:
+            raise Retryable(
+                Code.CACHE_DOWNLOAD_FAILED,
+                f"{shown_url(artifact.url)} was not downloaded within {self._longest:g} s",
+                hint="what has arrived is kept: the next start that needs it goes on from there",
+            ) from None
 
     async def _attempt(self, subject: str, work: Callable[[], Awaitable[None]]) -> CacheFailure | None:
         try:
