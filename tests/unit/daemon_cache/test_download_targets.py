@@ -33,13 +33,34 @@ from corral.errors import Code, Rejected
         "::ffff:0:127.0.0.1",
         "64:ff9b:1::1",
         "fec0::1",
+        "192.0.0.8",
+        "192.0.0.9",
+        "192.0.2.1",
+        "192.88.99.1",
+        "198.18.0.1",
+        "198.19.255.255",
+        "198.51.100.1",
+        "203.0.113.1",
+        "239.255.255.255",
+        "240.0.0.1",
+        "64:ff9b::c000:8",
+        "100::1",
+        "2001::1",
+        "2001:db8::1",
+        "2002:101:101::1",
+        "3fff::1",
+        "5f00::1",
+        "4000::1",
     ],
 )
 def test_an_address_that_not_everybody_can_reach_is_not_public(address):
     assert not is_public(address)
 
 
-@pytest.mark.parametrize("address", ["1.1.1.1", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101"])
+@pytest.mark.parametrize(
+    "address",
+    ["1.1.1.1", "192.0.1.1", "100.128.0.1", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101"],
+)
 def test_an_address_of_the_internet_is_public(address):
     assert is_public(address)
 

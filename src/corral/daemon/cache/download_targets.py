@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import ipaddress
 import socket
+import threading
 import urllib.parse
 from collections.abc import Sequence
 from typing import Final
@@ -17,8 +19,25 @@ from corral.errors import Code, Rejected, Retryable
 
 PORTS: Final = {"http": 80, "https": 443}
 _VISIBLE: Final = frozenset(map(chr, range(0x21, 0x7F)))
-_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
-_Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
+# The special-purpose registries of IANA. The standard library's `is_global` differs from one Python to the next.
+_SPECIAL_IPV4: Final = tuple(
+    map(
+        ipaddress.IPv4Network,
+        (
+            *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+            *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15"),
+            *("198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+        ),
+    )
+)
+_GLOBAL_IPV6: Final = ipaddress.IPv6Network("2000::/3")
+_SPECIAL_IPV6: Final = tuple(
+    map(ipaddress.IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"))
+)
+"""Within the global ones. Teredo (in `2001::/23`) and 6to4 (`2002::/16`) lead to any IPv4 address."""
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+LOOKUPS: Final = 64
+"""Names that are looked up at a time."""
 
 
 class DownloadTarget(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,18 +122,54 @@ def check_host(target: DownloadTarget, allowed: Sequence[str]) -> None:
     )
 
 
-async def addresses_of(target: DownloadTarget, *, allow_private: bool, timeout: float) -> list[str]:
+class NameLookups:
+    """The system's resolver. Each lookup has a thread of its own: the loop has two threads for all of them, so that two
+    names whose servers do not answer would hold up every other. The process may end while a lookup waits."""
+
+    def __init__(self) -> None:
+        self._turns = asyncio.Semaphore(LOOKUPS)
+
+    async def addresses(self, host: str, port: int) -> list[str]:
+        """Its addresses, each once. OSError or UnicodeError when there are none."""
+        await self._turns.acquire()
+        loop = asyncio.get_running_loop()
+        found: asyncio.Future[list[str]] = loop.create_future()
+
+        def finish(addresses: list[str], error: Exception | None) -> None:
+            self._turns.release()
+            if found.done():
+                return
+            if error is not None:
+                found.set_exception(error)
+            else:
+                found.set_result(addresses)
+
+        def look() -> None:
+            addresses, failure = [], None
+            try:
+                entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                addresses = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
+            except Exception as error:
+                failure = error
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(finish, addresses, failure)
+
+        threading.Thread(target=look, name=f"corral/resolve/{host}", daemon=True).start()
+        return await found
+
+
+async def addresses_of(
+    target: DownloadTarget, lookups: NameLookups, *, allow_private: bool, timeout: float
+) -> list[str]:
     """The addresses that may be dialled. The connection goes to the addresses checked here: a name that resolves to
     something else a moment later changes nothing."""
-    loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(timeout):
-            found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+            addresses = await lookups.addresses(target.host, target.port)
     except TimeoutError:
         raise _unresolved(target, f"no answer within {timeout:g} s") from None
     except (OSError, UnicodeError) as error:
         raise _unresolved(target, str(error)) from None
-    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
     if allow_private:
         return addresses
     public = [address for address in addresses if is_public(address)]
@@ -130,18 +185,13 @@ async def addresses_of(target: DownloadTarget, *, allow_private: bool, timeout: 
 def is_public(address: str) -> bool:
     """Reachable from anywhere: not loopback, link-local, private, shared, reserved or multicast, also when
     an IPv6 address only wraps such an IPv4 one."""
-    ip: _Ip = ipaddress.ip_address(address.partition("%")[0])
+    ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
-        wrapped = [ip.ipv4_mapped, ip.sixtofour, *(ip.teredo or ())]
-        if ip in _NAT64:
-            wrapped.append(ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF))
-        if any(inner is not None and not is_public(str(inner)) for inner in wrapped):
-            return False
-        if ip.ipv4_mapped is not None or ip in _NAT64:
-            return True
-        if ip.is_reserved or ip.is_site_local:  # `::127.0.0.1` is among them
-            return False
-    return ip.is_global and not ip.is_multicast
+        wrapped = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if ip in _NAT64 else ip.ipv4_mapped
+        if wrapped is None:
+            return ip in _GLOBAL_IPV6 and not any(ip in network for network in _SPECIAL_IPV6)
+        ip = wrapped
+    return not any(ip in network for network in _SPECIAL_IPV4)
 
 
 def _authorization(parts: urllib.parse.SplitResult) -> str:

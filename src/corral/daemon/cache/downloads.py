@@ -14,6 +14,7 @@ import structlog
 
 from corral.daemon.cache.download_targets import (
     DownloadTarget,
+    NameLookups,
     addresses_of,
     check_host,
     parse_target,
@@ -51,7 +52,7 @@ download."""
 
 
 class Downloads:
-    """Fetches files by http and https. Has no state between calls; any number may be under way."""
+    """Fetches files by http and https; any number may be under way."""
 
     def __init__(
         self,
@@ -65,6 +66,7 @@ class Downloads:
         self._clock = clock
         self._entropy = entropy
         self._tls = tls
+        self._lookups = NameLookups()
 
     async def fetch(
         self, url: str, target: pathlib.Path, *, sha256: str, size: int = 0, expect: Expect | None = None
@@ -83,6 +85,7 @@ class Downloads:
             settings=self._settings,
             clock=self._clock,
             tls=self._tls,
+            lookups=self._lookups,
             part=part,
             sha256=sha256,
             size=size,
@@ -132,6 +135,7 @@ class _Download:
         settings: DownloadsSection,
         clock: Clock,
         tls: ssl.SSLContext,
+        lookups: NameLookups,
         part: PartFile,
         sha256: str,
         size: int,
@@ -140,6 +144,7 @@ class _Download:
         self._settings = settings
         self._clock = clock
         self._tls = tls
+        self._lookups = lookups
         self._sha256 = sha256
         self._size = size
         self._expect = expect
@@ -176,7 +181,7 @@ class _Download:
             check_host(target, self._settings.allow_hosts)
             timeout = float(self._settings.timeout_seconds)
             addresses = await addresses_of(
-                target, allow_private=self._settings.allow_private, timeout=timeout
+                target, self._lookups, allow_private=self._settings.allow_private, timeout=timeout
             )
             async with exchange(target, addresses, headers, timeout=timeout, tls=self._tls) as answer:
                 if answer.status not in _REDIRECTING:
