@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from corral.domain.decisions import Alternative
-from corral.domain.file_paths import beneath, check_path
+from corral.domain.file_paths import check_path
 from corral.domain.groups.group import ExtensionSpec
 from corral.domain.groups.plans import PlanArtifact, PlanExtension
 from corral.domain.modules.manifest import Extension, ExtensionVariant
@@ -215,6 +215,10 @@ def _range(text: str) -> VersionRange:
     return parse_range(text)
 
 
+_Taken = dict[str, "str | _Taken"]
+"""Whose each file is, by the parts of its path."""
+
+
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """An extension for a plan."""
 
@@ -235,7 +239,9 @@ def place_extensions(
     """
     _refuse_conflicts(candidates)
     placed: dict[str, PlanExtension] = {}
-    taken: dict[str, str] = {program.file.casefold(): "the group's artifact"} if program else {}
+    taken: _Taken = {}
+    if program:
+        _owner_at(taken, program.file, "the group's artifact")
     for candidate in candidates:
         extension, field = candidate.extension, candidate.field
         other = placed.get(extension.id)
@@ -243,15 +249,26 @@ def place_extensions(
             if (other.variant, other.artifact) == (extension.variant, extension.artifact):
                 continue
             raise _clash(f"{named(extension)} and {named(other)} are the same extension, differently", field)
-        place = extension.artifact.file.casefold()
-        for path, owner in taken.items():
-            if beneath(place, path) or beneath(path, place):
-                raise _clash(
-                    f"{named(extension)} and {owner} cannot both be at '{extension.artifact.file}'", field
-                )
+        place = extension.artifact.file
+        if owner := _owner_at(taken, place, named(extension)):
+            raise _clash(f"{named(extension)} and {owner} cannot both be at '{place}'", field)
         placed[extension.id] = extension
-        taken[place] = named(extension)
     return tuple(placed.values())
+
+
+def _owner_at(taken: _Taken, path: str, owner: str) -> str:
+    """Who has this path, a directory above it or something in it; empty: nobody had, and now the owner has the path."""
+    *above, name = path.casefold().split("/")
+    for part in above:
+        here = taken.setdefault(part, {})
+        if isinstance(here, str):
+            return here
+        taken = here
+    found = taken.setdefault(name, "")
+    while isinstance(found, dict):
+        found = next(iter(found.values()))
+    taken[name] = taken[name] or owner
+    return found
 
 
 def named(extension: PlanExtension) -> str:
