@@ -13,10 +13,14 @@ K = TypeVar("K", bound=Hashable)
 MAX_DEPTH: Final = 32
 """Maps and lists inside each other, for every free value that comes from outside."""
 
+MOST_VALUES: Final = 20_000
+"""Entries of all lists and objects of a body together, unless its route takes more."""
+
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _STRINGS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _ALIKE: Final = bytes.maketrans(b"{}", b"[]")
 _REST: Final = bytes(set(range(256)) - set(b"{}[]"))
+_WINDOW: Final = 64 * 1024
 
 
 def deeper_than(value: object, levels: int) -> bool:
@@ -49,6 +53,26 @@ def json_deeper_than(raw: bytes, levels: int) -> bool:
             return False
         left = left.replace(b"[]", b"")
     return bool(left)
+
+
+def more_values_than(raw: bytes, most: int) -> bool:
+    """Whether the lists and objects of a JSON text have more entries in all, an empty one counting as one. Nothing is
+    built of the text, which need not be valid."""
+    if _entries(raw) <= most:
+        return False
+    plain = raw.replace(rb"\\", b"").replace(rb"\"", b"")
+    found, within = 0, False
+    for start in range(0, len(plain), _WINDOW):
+        parts = plain[start : start + _WINDOW].split(b'"')
+        found += _entries(b"".join(parts[within::2]))
+        within ^= len(parts) % 2 == 0
+        if found > most:
+            return True
+    return False
+
+
+def _entries(raw: bytes) -> int:
+    return raw.count(b",") + raw.count(b"[") + raw.count(b"{")
 
 
 def first_repeated(names: Iterable[K]) -> K | None:

@@ -287,9 +287,12 @@ async def test_a_set_is_bounded(client: httpx.AsyncClient, body: dict[str, Any],
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)
 
 
-async def test_a_set_is_bounded_in_bytes_and_in_depth(client: httpx.AsyncClient) -> None:
+async def test_a_set_is_bounded_in_bytes_entries_and_depth(client: httpx.AsyncClient) -> None:
     large = await client.post(APPLY, json={"documents": [document("a", labels={"x": "y" * 9 * 1024 * 1024})]})
     assert large.json()["error"]["code"] == "BODY_TOO_LARGE"
+    many = [document(f"g-{number}", args=["a"] * 999) for number in range(201)]
+    crowded = await client.post(APPLY, json={"documents": many})
+    assert crowded.json()["error"]["code"] == "BODY_TOO_LARGE"
     deep: Any = 1
     for _ in range(100):
         deep = [deep]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pathlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from http_rig import Rig, http_rig
 from raw_client import raw_call
@@ -15,6 +17,7 @@ from sse_client import following
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
+from corral.controller.http.pipeline.caller_limits import BODY_OF_A_REQUEST
 from corral.domain.permissions import Role
 from corral.system.http_config import HttpLimitsSection
 from corral.testing.waiting import eventually
@@ -180,6 +183,29 @@ async def test_an_answer_that_takes_the_leader_long_counts_as_several(data: path
         _, text = await rig.token(Role.VIEWER)
         async with rig.client(text) as greedy:
             assert (await greedy.get("/api/v1/groups/lobby/why")).status_code == 404
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_large_body_counts_as_several_requests(data: pathlib.Path, chunked: bool) -> None:
+    async def sent(client: httpx.AsyncClient, size: int) -> httpx.Response:
+        raw = msgspec.json.encode({"name": "x" * size})
+
+        async def pieces() -> AsyncIterator[bytes]:
+            yield raw
+
+        head = {"Content-Type": "application/json"}
+        return await client.post("/api/v1/groups", content=pieces() if chunked else raw, headers=head)
+
+    async with http_rig(data, limits=HttpLimitsSection(requests_per_second=1, burst=20)) as rig:
+        texts = [(await rig.token(Role.OPERATOR))[1] for _ in range(2)]
+        async with rig.client(texts[0]) as small, rig.client(texts[1]) as large:
+            answers = [await sent(small, 5 * BODY_OF_A_REQUEST) for _ in range(6)]
+            assert [each.status_code for each in answers[:3]] == [400] * 3
+            refused = next(each for each in answers if limited(each))
+            assert "this request counts as 5" in refused.json()["error"]["message"]
+            assert int(refused.headers["retry-after"]) == 5
+            largest = await sent(large, 100 * BODY_OF_A_REQUEST)
+            assert largest.status_code == 400, "half of a burst is the most that it counts as"
 
 
 async def test_an_address_whose_credentials_are_no_good_is_told_to_wait(data: pathlib.Path) -> None:

@@ -21,6 +21,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"min": 2, "max": 1}, "max"),
     ({"memory_mb": 1.5}, "memory_mb"),
     ({"command": []}, "command"),
+    ({"command": ["serve"] * 1001}, "command"),
     ({"command": "serve --all"}, "command"),
     ({"command": ["serve"], "jvm": {"jar": "a.jar"}}, "jvm"),
     ({"env": {"LD_PRELOAD": "x"}}, "env/LD_PRELOAD"),

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from corral.domain.groups.document_faults import type_faults
+from corral.domain.groups.document_faults import MOST_ENTRIES, MOST_VALUES, type_faults
+from corral.domain.groups.document_sets import field_faults
+from corral.domain.groups.group_documents import parse_group
+from corral.errors import Rejected
 
 BARE = {"name": "lobby", "command": ["serve"]}
 
@@ -47,3 +50,34 @@ def test_every_fault_has_its_path(fields: dict[str, Any], paths: list[str]) -> N
 )
 def test_common_mistakes_have_an_example(fields: dict[str, Any], hint: str) -> None:
     assert [each.hint for each in type_faults({**BARE, **fields})] == [hint]
+
+
+MANY: list[Any] = [[]] * (MOST_ENTRIES + 1)
+LONG = {"file": "a.yml", "path": "a", "value": ["x"] * (MOST_VALUES // 100)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"command": MANY}, "command"),
+        ({"args": MANY}, "args"),
+        ({"env": {f"K{number}": 1 for number in range(MOST_ENTRIES + 1)}}, "env"),
+        ({"jvm": {"args": MANY}}, "jvm/args"),
+        ({"patches": [{**LONG, "value": MANY}]}, "patches/0/value"),
+        ({f"field-{number}": 1 for number in range(MOST_ENTRIES)}, "document"),
+        ({"patches": [LONG] * 100, "min": "two"}, "document"),
+    ],
+)
+def test_a_document_with_too_many_entries_is_refused_for_that_alone(
+    fields: dict[str, Any], field: str
+) -> None:
+    document = {**BARE, **fields}
+    with pytest.raises(Rejected) as refused:
+        parse_group(document)
+    (fault,) = field_faults(document)
+    assert (fault.field, refused.value.field) == (field, field)
+    assert "entries" in fault.message
+
+
+def test_a_document_may_have_as_many_entries_as_are_allowed() -> None:
+    parse_group({**BARE, "args": ["a"] * MOST_ENTRIES, "patches": [LONG] * 85})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.domain.json_limits import deeper_than
+from corral.domain.json_limits import deeper_than, more_values_than
 
 VALUES = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3)),
@@ -57,3 +58,27 @@ def test_a_value_that_contains_itself_is_too_deep_and_ends() -> None:
     value: dict[str, Any] = {}
     value["self"] = value
     assert deeper_than(value, 32)
+
+
+PLAIN = st.recursive(
+    st.one_of(st.integers(), st.text('",[{\\:a', max_size=6)),
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text('",[{\\a'), inner)),
+)
+
+
+def _entries(value: object) -> int:
+    if isinstance(value, dict):
+        return max(len(value), 1) + sum(map(_entries, value.values()))
+    return max(len(value), 1) + sum(map(_entries, value)) if isinstance(value, list) else 0
+
+
+@given(value=PLAIN, most=st.integers(0, 20))
+def test_a_text_has_more_values_exactly_when_its_lists_and_objects_have(value: Any, most: int) -> None:
+    assert more_values_than(json.dumps(value).encode(), most) is (_entries(value) > most)
+
+
+@pytest.mark.parametrize("filler", ["a", ",", '"', "\\", '\\",['])
+def test_what_stands_in_long_texts_is_not_counted(filler: str) -> None:
+    for length in range(65_530, 65_540):
+        raw = json.dumps([filler * length, "a,b", 1, 2]).encode()
+        assert (more_values_than(raw, 3), more_values_than(raw, 4)) == (True, False)

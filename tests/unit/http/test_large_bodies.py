@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from corral.controller.http.messages.request_decoder import ON_LOOP, BodyDecoder
-from corral.domain.json_limits import first_repeated, repeated_key
+from corral.domain.json_limits import MOST_VALUES, first_repeated, repeated_key
 from corral.errors import Code, Rejected, nearest
 
 _NAMES = 30_000
@@ -81,6 +81,16 @@ async def test_a_large_body_is_refused_as_a_small_one_is() -> None:
     with pytest.raises(Rejected) as refused:
         await BodyDecoder(Note).received(raw)
     assert refused.value.code is Code.INVALID_JSON
+
+
+def test_a_body_with_too_many_entries_is_refused_before_it_is_decoded() -> None:
+    DECODED_IN.clear()
+    labels = {f"{number}": 0 for number in range(MOST_VALUES)}
+    with pytest.raises(Rejected) as refused:
+        BodyDecoder(Note).decode(msgspec.json.encode({"labels": labels}))
+    assert (refused.value.code, DECODED_IN) == (Code.BODY_TOO_LARGE, [])
+    note = BodyDecoder(Note).decode(msgspec.json.encode({"text": ",[" * MOST_VALUES}))
+    assert len(note.text) == 2 * MOST_VALUES
 
 
 @pytest.mark.parametrize(

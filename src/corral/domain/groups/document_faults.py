@@ -1,12 +1,12 @@
-"""What is wrong with the types of a group document: every fault, each with its path, `ports/primary/port`, and with what to
-write instead."""
+"""What is wrong with the size and the types of a group document: every fault, each with its path, `ports/primary/port`, and
+with what to write instead."""
 
 from __future__ import annotations
 
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -14,7 +14,7 @@ from msgspec import inspect
 
 from corral.domain.groups.field_aliases import UNIVERSE_FIELDS
 from corral.domain.groups.group import GroupSpec
-from corral.domain.spec import next_step
+from corral.domain.spec import invalid, next_step
 from corral.errors import Code, Rejected, nearest, unknown_choice
 
 _AT: Final = re.compile(r" - at (?:`key` in )?`\$(?P<path>[^`]*)`$")
@@ -25,7 +25,10 @@ _STEP: Final = re.compile(r"[^.\[\]]+|\.\.\.")
 _NOT_TEXT: Final = re.compile(r"Expected `str`, got `(?:int|float|bool)`")
 _SHOWN: Final = 80
 _KEY_SHOWN: Final = 64
-_ENTRIES: Final = 1000
+MOST_ENTRIES: Final = 1000
+"""Of one list or object of a document."""
+MOST_VALUES: Final = 10_000
+"""Entries of all lists and objects of a document together."""
 _EXAMPLES: Final[Mapping[str, str]] = {
     "command": '["python3", "server.py"]',
     "args": '["--port", "25565"]',
@@ -60,6 +63,34 @@ class _Error(NamedTuple):
     def missing(self) -> str | None:
         found = _MISSING.match(self.problem)
         return found["name"] if found else None
+
+
+def check_size(document: object) -> None:
+    """INVALID_FIELD for a document with more than `MOST_ENTRIES` entries in one place, or `MOST_VALUES` in all. Looks at no
+    more of them: call it before anything else looks at the document."""
+    left, containers = MOST_VALUES, [("", document)]
+    for field, value in containers:
+        if isinstance(value, Mapping):
+            entries: Iterable[tuple[object, object]] = value.items()
+        elif isinstance(value, list | tuple):
+            entries = enumerate(value)
+        else:
+            continue
+        if len(value) > MOST_ENTRIES:
+            raise invalid(field or "document", f"it has {len(value)} entries", f"use at most {MOST_ENTRIES}")
+        left -= len(value)
+        if left < 0:
+            raise invalid(
+                "document",
+                f"its lists and objects have more than {MOST_VALUES} entries in all",
+                "move long lists and many values into files of a template",
+            )
+        path = f"{field}/" if field else ""
+        containers += (
+            (f"{path}{str(key)[:_KEY_SHOWN]}", each)
+            for key, each in entries
+            if isinstance(each, Mapping | list | tuple)
+        )
 
 
 def type_faults(document: object) -> Iterator[Rejected]:
@@ -97,7 +128,7 @@ def _parts_of(value: Any) -> Iterator[tuple[str | None, str, Any]]:
             if isinstance(key, str):
                 yield key, key[:_KEY_SHOWN], each
     elif isinstance(value, list | tuple):
-        for position, each in enumerate(value[:_ENTRIES]):  # no list of a group has more
+        for position, each in enumerate(value):
             yield None, str(position), each
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from corral.domain.groups.document_faults import type_faults
+from corral.domain.groups.document_faults import check_size, type_faults
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.group_checks import group_faults
 from corral.domain.groups.group_documents import merged, typed_group
@@ -96,8 +96,12 @@ def resolve_set(names: Collection[str], documents: Mapping[str, Document]) -> Re
 
 
 def field_faults(document: Document) -> list[Rejected]:
-    """What is wrong with a written document by itself, as far as types go: each of its fields is looked at. What is
-    missing in it may come from its parent."""
+    """What is wrong with a written document by itself, as far as its size and types go: each of its fields is looked at,
+    unless it is too large. What is missing in it may come from its parent."""
+    try:
+        check_size(document)
+    except Rejected as error:
+        return [error]
     faults: list[Rejected] = []
     for key, value in document.items():
         if value is None and key in GroupSpec.__struct_fields__:

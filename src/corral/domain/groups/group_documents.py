@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.domain.groups.document_faults import type_faults
+from corral.domain.groups.document_faults import check_size, type_faults
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.group_checks import check_group
 from corral.domain.spec import Spec
@@ -26,7 +26,8 @@ def parse_group(document: object) -> GroupSpec:
 
 
 def typed_group(document: object) -> GroupSpec:
-    """The group a document describes, as far as its types go; see `group_checks` for the rest."""
+    """The group a document describes, as far as its size and types go; see `group_checks` for the rest."""
+    check_size(document)
     try:
         return msgspec.convert(document, GroupSpec)
     except msgspec.ValidationError:

@@ -182,16 +182,18 @@ class HttpRequest:
 
     def refuse_declared(self, limit: int) -> None:
         """BODY_TOO_LARGE by the declared Content-Length."""
-        declared = self._declared()
+        declared = self.declared_size
         if declared is not None and declared > limit:
             raise too_large(limit)
 
     def is_small(self, limit: int) -> bool:
         """Does it declare a Content-Length, and no more than this?"""
-        declared = self._declared()
+        declared = self.declared_size
         return declared is not None and declared <= limit
 
-    def _declared(self) -> int | None:
+    @property
+    def declared_size(self) -> int | None:
+        """Its Content-Length; None: it has none."""
         declared = self.header(b"content-length")
         return int(declared[:19]) if declared is not None and declared.isdecimal() else None
 

@@ -13,7 +13,13 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import inspect
 
-from corral.domain.json_limits import MAX_DEPTH, json_deeper_than, repeated_key
+from corral.domain.json_limits import (
+    MAX_DEPTH,
+    MOST_VALUES,
+    json_deeper_than,
+    more_values_than,
+    repeated_key,
+)
 from corral.domain.spec import next_step
 from corral.errors import Code, Rejected, nearest, unknown_choice
 
@@ -22,7 +28,7 @@ T = TypeVar("T")
 BODY_DEPTH: Final = 2 * MAX_DEPTH
 """Objects and lists inside each other in a body: free values have half of it, and are checked where they go."""
 
-ON_LOOP: Final = 64 * 1024
+ON_LOOP: Final = 16 * 1024
 """Bytes of a body that are decoded where they are; more goes to a thread, so that other requests have their turn."""
 
 _MAX_PARAMETERS: Final = 100
@@ -39,10 +45,11 @@ _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 
 
 class BodyDecoder:
-    """Decodes one type of JSON body, strictly."""
+    """Decodes one type of JSON body, strictly. `most_values`: entries of its lists and objects in all."""
 
-    def __init__(self, type: type[Any]) -> None:
+    def __init__(self, type: type[Any], *, most_values: int = MOST_VALUES) -> None:
         self._type = type
+        self._most_values = most_values
         self._decoder = msgspec.json.Decoder(type)
 
     async def received(self, raw: bytes) -> Any:
@@ -59,6 +66,12 @@ class BodyDecoder:
         return self.decode(raw or _NO_FIELDS)
 
     def decode(self, raw: bytes) -> Any:
+        if more_values_than(raw, self._most_values):
+            raise Rejected(
+                Code.BODY_TOO_LARGE,
+                f"the lists and objects of the body have more than {self._most_values} entries in all",
+                hint="send fewer of them",
+            )
         try:
             decoded = self._decoder.decode(raw)
         except msgspec.ValidationError as error:

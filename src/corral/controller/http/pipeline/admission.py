@@ -130,7 +130,7 @@ class RouteAdmission:
         self.setting = setting
         self.gate = gate
         self._query = QueryDecoder(route.query)
-        self._body = BodyDecoder(route.body) if route.body else None
+        self._body = BodyDecoder(route.body, most_values=route.most_values) if route.body else None
 
     async def admit(self, request: HttpRequest, *, ticket_of: TicketFinder | None = None) -> AdmittedRequest:
         """A request that is whole: its body was read and decoded."""
@@ -154,7 +154,11 @@ class RouteAdmission:
     async def _whole(
         self, leading: TermContext, caller: Caller, request: HttpRequest, now: dt.datetime
     ) -> AdmittedRequest:
+        declared = request.declared_size
+        leading.rates.admit_body(caller, declared or 0)
         raw = await self.read_body(request)
+        if declared is None:
+            leading.rates.admit_body(caller, len(raw))
         body = await self.decode_body(raw)
         if request.method not in ("GET", "HEAD"):  # also without a body: its end may have taken a while
             caller = self._as_of_now(leading, caller, request)

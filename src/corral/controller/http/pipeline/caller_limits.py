@@ -34,6 +34,8 @@ _LONGEST_TIMER_SECONDS: Final = 30.0
 
 STRANGERS_PER_SECOND: Final = 10
 _STRANGERS_BURST: Final = 50
+BODY_OF_A_REQUEST: Final = 8 * 1024
+"""Bytes of a body that count as one request more."""
 _STEPS: Final = 10
 """So many times more often than logins an address may take a step of one by which nothing can be guessed."""
 
@@ -204,8 +206,15 @@ class RequestRates:
         if self._per_second and not self._callers.take(caller.limit_key, min(cost, self._burst)):
             counted = f"; this request counts as {cost}" if cost > 1 else ""
             raise _too_often(
-                f"the {caller.noun} asks more often than {self._per_second} times a second{counted}"
+                f"the {caller.noun} asks more often than {self._per_second} times a second{counted}",
+                retry_after=max(1.0, cost / self._per_second),
             )
+
+    def admit_body(self, caller: Caller, size: int) -> None:
+        """Count a body of so many bytes; RATE_LIMITED when there is no room for it. The largest is half of a burst: it has
+        to pass beside other requests."""
+        if cost := min(size // BODY_OF_A_REQUEST, self._burst // 2):
+            self.admit(caller, cost=cost)
 
     async def wait_turn(self, caller: Caller, cost: float) -> None:
         """Wait until this caller may have so much of a request: what comes on a socket is slowed down, not refused."""
@@ -230,7 +239,6 @@ class RequestRates:
             )
 
 
-def _too_often(why: str) -> Retryable:
-    return Retryable(
-        Code.RATE_LIMITED, why, hint="ask less often, or follow the event stream", retry_after=1.0
-    )
+def _too_often(why: str, *, retry_after: float = 1.0) -> Retryable:
+    hint = "ask less often, or follow the event stream"
+    return Retryable(Code.RATE_LIMITED, why, hint=hint, retry_after=retry_after)

@@ -52,6 +52,7 @@ from corral.controller.http.pipeline.route_handlers import (
 )
 from corral.controller.http.pipeline.scoping import Scoping, scoping_of
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
+from corral.domain.json_limits import MOST_VALUES
 from corral.domain.permissions import Permission
 
 
@@ -109,6 +110,8 @@ class Route:
     """The type of the request's body: a `Body`, or a bounded mapping; None for a request without one."""
     body_limit: int | None = None
     """The most bytes of its body; None: as many as of any. A `Build` may take more: a few such requests at once."""
+    most_values: int = MOST_VALUES
+    """The most entries of all lists and objects of its body together."""
     cost: int = 1
     """As how many requests of its token it counts: more for what takes the leader long."""
     items_a_request: int = 0

@@ -46,6 +46,8 @@ from corral.errors import counted
 
 MOST_DOCUMENTS: Final = 1000
 MOST_BYTES: Final = 8 * 1024 * 1024
+MOST_ENTRIES: Final = 200_000
+"""Of all lists and objects of a set together."""
 _SHOWN: Final = 100
 _VALUES: Final = 1024 * 1024
 """The most bytes of changed values in an answer."""
@@ -322,6 +324,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         summary="Apply a set of group documents, all of them or none",
         body=ApplyInput,
         body_limit=MOST_BYTES,
+        most_values=MOST_ENTRIES,
         response=ApplyShape,
         handler=apply_documents,
         turn=writing,
