@@ -9,9 +9,12 @@ import jsonschema_rs
 import pytest
 from http_rig import Rig
 
+from corral.domain.groups.extensions import place_extensions
 from corral.domain.groups.group import GroupSpec
+from corral.domain.groups.group_checks import check_group
 from corral.domain.permissions import Role
 from corral.domain.sensitive_fields import HIDDEN
+from corral.testing.counted_calls import calls_by_turn
 
 GROUPS = "/api/v1/groups"
 BASE: dict[str, Any] = {"name": "base", "abstract": True, "memory_mb": 256, "env": {"A": "1"}}
@@ -122,3 +125,21 @@ async def test_the_schema_takes_what_the_api_takes_and_has_a_meaning_for_each_fi
     assert list(checker.iter_errors({**document, "nmae": 1})) != []
     fields = schema["$defs"]["GroupSpec"]["properties"]
     assert [name for name, field in fields.items() if not field.get("description")] == []
+
+
+async def test_a_large_document_is_checked_aside_from_the_loop(client: httpx.AsyncClient) -> None:
+    extensions = [
+        {
+            "id": f"e-{number}",
+            "artifact": {"url": f"https://files.example/{number}.jar", "sha256": "0" * 64},
+            "install_path": "plugins",
+        }
+        for number in range(900)
+    ]
+    document = {"name": "large", "command": ["serve"], "extensions": extensions}
+    for path in (f"{GROUPS}?dry_run=true", GROUPS):
+        async with calls_by_turn() as count:
+            (await client.post(path, json=document)).raise_for_status()
+        assert count.of(place_extensions) == 1, "the calls of the loop are counted"
+        assert count.of(check_group) == 0, "done by a thread"
+        assert count.most_in_a_turn < 200 * len(extensions)

@@ -16,7 +16,6 @@ from corral.controller.instances.group_writes import (
     documents_of,
     resolve_documents,
     stored_groups,
-    write_documents,
     write_resolved,
 )
 from corral.controller.instances.instance_changes import (
@@ -60,20 +59,7 @@ def create_group(ws: Workspace, spec: GroupSpec) -> GroupRecord:
 
 def create_document(ws: Workspace, document: Mapping[str, Any]) -> GroupRecord:
     """Create a group by its document; its minimum is started right after."""
-    name = document.get("name")
-    if not isinstance(name, str):
-        parse_group(document)  # refuses it, with the field
-    assert isinstance(name, str)
-    group_name(name)
-    if ws.group(name) is not None:
-        raise Rejected(
-            Code.ALREADY_EXISTS,
-            f"group '{name}' already exists",
-            hint="change it, or choose another name",
-            field="name",
-        )
-    write_documents(ws, {name: document})
-    return ws.require_group(name)
+    return write_revised(ws, PlanChecks(ws), new_group(document, stored_groups(ws)))
 
 
 Revise = Callable[[GroupRecord, StoredGroups], Mapping[str, Any]]
@@ -81,11 +67,28 @@ Revise = Callable[[GroupRecord, StoredGroups], Mapping[str, Any]]
 
 
 class RevisedGroup(NamedTuple):
-    """The new document of a group, and what it and its descendants are resolved to."""
+    """The document of a group, and what it and its descendants are resolved to."""
 
     name: str
     document: Mapping[str, Any]
     specs: dict[str, GroupSpec]
+
+
+def new_group(document: Mapping[str, Any], stored: StoredGroups) -> RevisedGroup:
+    """What a group that is not there yet is resolved to. Pure, and may take a while."""
+    name = document.get("name")
+    if not isinstance(name, str):
+        parse_group(document)  # refuses it, with the field
+    assert isinstance(name, str)
+    group_name(name)
+    if name in stored.records:
+        raise Rejected(
+            Code.ALREADY_EXISTS,
+            f"group '{name}' already exists",
+            hint="change it, or choose another name",
+            field="name",
+        )
+    return RevisedGroup(name, document, resolve_documents({name: document}, stored))
 
 
 def patched(patch: Mapping[str, object]) -> Revise:

@@ -61,15 +61,6 @@ def stored_groups(ws: Workspace) -> StoredGroups:
     return StoredGroups(ws.groups(), documents_of(ws))
 
 
-def write_documents(
-    ws: Workspace, documents: Mapping[str, Mapping[str, Any]], *, confirm: str = ""
-) -> list[GroupWrite]:
-    """Write these documents, new ones or in place of those that are there, and resolve their descendants anew; see
-    `resolve_documents` and `write_resolved`."""
-    specs = resolve_documents(documents, stored_groups(ws))
-    return write_resolved(ws, PlanChecks(ws), documents, specs, confirm=confirm)
-
-
 def resolve_documents(
     documents: Mapping[str, Mapping[str, Any]], stored: StoredGroups
 ) -> dict[str, GroupSpec]:

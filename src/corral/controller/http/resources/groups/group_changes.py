@@ -35,21 +35,8 @@ def changing(
 ) -> Mutation:
     stored = state.groups.require(call.path["name"])
     ws = workspace(instances, call, action)
-    return changed(state, instances, ws, action, stored.record.spec.name, stored, change(ws))
-
-
-def changed(
-    state: ClusterState,
-    instances: InstanceControl,
-    ws: Workspace,
-    action: str,
-    name: str,
-    before: StoredRecord[GroupRecord] | None,
-    record: GroupRecord,
-    *,
-    status: int = 200,
-) -> Mutation:
-    return group_mutation(state, instances, ws.steps(), action, name, before, record, status=status)
+    record = change(ws)
+    return group_mutation(state, instances, ws.steps(), action, record.spec.name, stored, record)
 
 
 def group_mutation(

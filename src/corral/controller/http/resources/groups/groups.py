@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -33,7 +33,7 @@ from corral.controller.http.resources.dry_runs import (
     described,
     dry_mutation,
 )
-from corral.controller.http.resources.groups.group_changes import changed, group_mutation, the_group, writing
+from corral.controller.http.resources.groups.group_changes import group_mutation, the_group, writing
 from corral.controller.http.resources.groups.group_schemas import (
     GroupDocument,
     GroupPatch,
@@ -48,9 +48,11 @@ from corral.controller.http.resources.instances.instance_changes import workspac
 from corral.controller.instances import group_changes
 from corral.controller.instances.document_checks import DocumentChecks
 from corral.controller.instances.group_folder import GroupFolder
+from corral.controller.instances.group_writes import StoredGroups
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
 from corral.controller.workload.service import Workloads
+from corral.domain.groups.document_faults import MOST_ENTRIES
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.inheritance import written_document
 from corral.domain.groups.instance_records import GroupRecord
@@ -62,6 +64,8 @@ from corral.domain.planning.plan_results import DecisionList
 from corral.domain.sensitive_fields import redacted_document, sees_all
 
 _ATTEMPTS: Final = 20
+Revised = Callable[[StoredGroups], group_changes.RevisedGroup]
+"""What becomes of a group, by all that are stored. Pure."""
 
 
 class WrittenDocument(dict[str, Any]):
@@ -98,17 +102,15 @@ def copies_text(instances: InstanceControl, record: GroupRecord, now: dt.datetim
     return "; ".join(each.reason for each in found.copies[:1])
 
 
-def create_group(
+async def create_group(
     state: ClusterState, instances: InstanceControl, workload: Workloads, call: ApiCall[Any, DryRunQuery]
-) -> Mutation:
-    ws = workspace(instances, call, "POST /groups")
+) -> Describe:
     document = _written(call)
     refuse_references(state, call, document)
-    record = group_changes.create_document(ws, document)
-    _refuse_outside(state, call, [record.spec])
-    if call.query.dry_run:
-        return dry_mutation("groups.create", record.spec.name, described(ws, instances.signals, workload))
-    return changed(state, instances, ws, "groups.create", record.spec.name, None, record, status=201)
+    revised = functools.partial(group_changes.new_group, document)
+    return _checked_change(
+        state, instances, workload, call, lambda: revised, action="groups.create", status=201
+    )
 
 
 def _written(call: ApiCall[Any, Any]) -> dict[str, Any]:
@@ -158,21 +160,39 @@ def revision(
     *,
     action: str = "groups.update",
 ) -> Describe:
-    """A new document, checked with all that inherit it: aside from the loop, for these may be many."""
+    """A new document of a group that is there."""
+
+    def revised() -> Revised:
+        name = state.groups.require(call.path["name"]).record.spec.name
+        return functools.partial(group_changes.revised_group, name, revise)
+
+    return _checked_change(state, instances, workload, call, revised, action=action)
+
+
+def _checked_change(
+    state: ClusterState,
+    instances: InstanceControl,
+    workload: Workloads,
+    call: ApiCall[Any, DryRunQuery] | ApiCall[Any, ConfirmedOrDry],
+    revised: Callable[[], Revised],
+    *,
+    action: str,
+    status: int = 200,
+) -> Describe:
+    """A document, checked with all that inherit it: aside from the loop, for these may be many, and it may be large."""
     checks = DocumentChecks(lambda: workspace(instances, call, action), attempts=_ATTEMPTS)
 
     async def describe() -> Mutation:
-        name = state.groups.require(call.path["name"]).record.spec.name
-        ws, plans, revised = await checks.run(
-            functools.partial(group_changes.revised_group, name, revise), lambda found: found.specs.values()
-        )
-        before = state.groups.require(name)
-        _refuse_outside(state, call, revised.specs.values())
-        record = group_changes.write_revised(ws, plans, revised, confirm=_confirmed(name, call.query))
+        ws, plans, found = await checks.run(revised(), lambda found: found.specs.values())
+        name = found.name
+        before = state.groups.find(name)
+        _refuse_outside(state, call, found.specs.values())
+        confirm = _confirmed(name, call.query) if isinstance(call.query, ConfirmedOrDry) else ""
+        record = group_changes.write_revised(ws, plans, found, confirm=confirm)
         if call.query.dry_run:
             return dry_mutation(action, name, described(ws, instances.signals, workload))
         steps = await asyncio.to_thread(ws.pending_steps())
-        return group_mutation(state, instances, steps, action, name, before, record)
+        return group_mutation(state, instances, steps, action, name, before, record, status=status)
 
     return describe
 
@@ -231,6 +251,10 @@ def group_schema() -> dict[str, Any]:
     parts = schema["$defs"]
     for field, bounds in {**MAPS, **OTHERS}.items():
         parts["GroupSpec"]["properties"][field].update(bounds)
+    for part in parts.values():
+        for value in part.get("properties", {}).values():
+            if value.get("type") == "array":
+                value.setdefault("maxItems", MOST_ENTRIES)
     explain_fields({("NewGroup" if name == "GroupSpec" else name): part for name, part in parts.items()})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Group", **schema}
 
@@ -269,7 +293,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         items_a_request=ITEMS_A_REQUEST,
         handler=list_groups,
     ),
-    Mutate(
+    Build(
         method="POST",
         path="/api/v1/groups",
         permission=Permission.GROUPS_MANAGE,

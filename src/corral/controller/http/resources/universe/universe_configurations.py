@@ -147,7 +147,8 @@ async def put_configuration(
             stored = state.groups.find(name)
             if stored is None:
                 written = dataclasses.replace(call, raw=msgspec.json.encode(new_document(mapped)))
-                mutation = create_group(state, instances, workload, written.with_query(DryRunQuery()))
+                new = written.with_query(DryRunQuery())
+                mutation = await (await create_group(state, instances, workload, new))()
             else:
                 permission = Permission.GROUPS_MANAGE
                 check_scope(Scoping.GROUP, access, permission, state, call.path)
