@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import re
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +16,8 @@ _FLOODS: Final = 4
 _IDLE: Final = 500
 _STREAMS: Final = 200
 _BEGUN_BYTES: Final = 1_000_000
+_WORDS: Final = 100_000
+_LENGTH: Final = re.compile(rb"content-length: ([0-9]+)", re.IGNORECASE)
 
 
 async def _for_ever(*workers: Coroutine[Any, Any, None]) -> None:
@@ -112,9 +116,47 @@ async def streams_of_one_token(target: Target, begun: Callable[[], None]) -> Non
     await _for_ever(*(follow() for _ in range(_STREAMS)))
 
 
+async def documents_of_many_words(target: Target, begun: Callable[[], None]) -> None:
+    """A group whose command has 100,000 words."""
+    await _tried_groups(target, begun, command=["a"] * _WORDS)
+
+
+async def large_documents(target: Target, begun: Callable[[], None]) -> None:
+    """A group that is about as large as one may be, and right."""
+    artifacts = [{"url": f"https://files.example/{number}.jar", "sha256": "0" * 64} for number in range(990)]
+    extensions = [
+        {"id": f"e-{number}", "artifact": artifact, "install_path": "plugins"}
+        for number, artifact in enumerate(artifacts)
+    ]
+    await _tried_groups(target, begun, command=["a"], extensions=extensions)
+
+
+async def _tried_groups(target: Target, begun: Callable[[], None], **document: Any) -> None:
+    """Four connections of an OPERATOR that try to create a group, again and again."""
+    body = json.dumps({"name": "tried", **document}).encode()
+    head = (
+        "POST /api/v1/groups?dry_run=true HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"Authorization: Bearer {target.operator}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+
+    async def send() -> None:
+        while True:
+            with contextlib.suppress(OSError, EOFError):
+                reader, writer = await _opened(target)
+                while True:
+                    writer.write(head.encode() + body)
+                    answer = await reader.readuntil(b"\r\n\r\n")
+                    begun()
+                    await reader.readexactly(int(_LENGTH.search(answer)[1]))  # type: ignore[index]  # each has one
+
+    await _for_ever(*(send() for _ in range(_FLOODS)))
+
+
 ATTACKS: Final[Mapping[str, Attack]] = {
     "trailers without end": trailers,
     "500 half heads": idle_connections,
     "500 silent gRPC peers": silent_peers,
     "200 streams of one token": streams_of_one_token,
+    "documents of many words": documents_of_many_words,
+    "large documents": large_documents,
 }

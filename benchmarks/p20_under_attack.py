@@ -1,7 +1,7 @@
 """P20: what others notice while somebody attacks: a request of an administrator, and the controller's loop.
 
-The controller is a process of its own, so is each attacker; this process asks `GET /api/v1/groups` over a kept
-connection at a steady pace. p50, p99 and the slowest are printed for each attack, and the longest delay of the
+The controller is a process of its own with the limits that it has by default, so is each attacker; this process asks `GET
+/api/v1/groups` over kept connections of several tokens at a steady pace. p50, p99 and the slowest are printed for each attack, and the longest delay of the
 controller's loop (`corral_loop_lag_seconds`); the floor is the same without an attack, right before it. Memory is
 how much the controller grew meanwhile.
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import itertools
 import json
 import os
 import pathlib
@@ -22,7 +23,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -39,6 +40,9 @@ SECONDS: Final = sized(5.0, 0.3)
 PAUSE: Final = 0.005
 GROUPS: Final = sized(50, 3)
 LAG_TARGET: Final = 0.1
+TIMES_QUIET: Final = 5
+_VIEWERS: Final = 4
+"""Tokens in turn: none of them asks more often than it may."""
 _BEGUN: Final = "begun"
 _LAG: Final = re.compile(rb"^corral_loop_lag_seconds ([0-9.e+-]+)$", re.MULTILINE)
 
@@ -52,6 +56,7 @@ class Target:
     bootstrap: str
     data: str
     admin: str
+    operator: str
     viewer: str
 
 
@@ -79,13 +84,18 @@ async def _measured(directory: pathlib.Path) -> list[dict[str, Any]]:
             for number in range(GROUPS):
                 body = json.dumps({"name": f"g-{number}", "command": ["true"]}).encode()
                 site.request("POST", "/api/v1/groups", body, kind="application/json")
-            for name in attacks():
-                floor = await asyncio.to_thread(_asked, site)
-                before = _resident(pid)
-                with _attacker(name, target):
-                    seen = await asyncio.to_thread(_asked, site)
-                    grown = _resident(pid) - before
-                results += _told(name, seen, floor, grown)
+            with contextlib.ExitStack() as stack:
+                viewers = [
+                    stack.enter_context(open_site(target.http, _token(site, f"asks-{number}", "VIEWER")))
+                    for number in range(_VIEWERS)
+                ]
+                for name in attacks():
+                    floor = await asyncio.to_thread(_asked, site, viewers)
+                    before = _resident(pid)
+                    with _attacker(name, target):
+                        seen = await asyncio.to_thread(_asked, site, viewers)
+                        grown = _resident(pid) - before
+                    results += _told(name, seen, floor, grown)
     return results
 
 
@@ -96,19 +106,28 @@ async def _controller(directory: pathlib.Path) -> AsyncIterator[tuple[Target, in
     async with ProcessCluster(directory) as processes:
         controller = processes.start(
             *("controller", "--data", str(data), "--http", http, "--grpc", grpc, "--bootstrap", bootstrap),
-            environment={
-                "CORRAL_HTTP_LIMITS_STREAMS": "50"
-            },  # as it is by default; the measuring token is not held back
+            environment={"CORRAL_HTTP_LIMITS_STREAMS": "50", "CORRAL_HTTP_LIMITS_REQUESTS_PER_SECOND": "50"},
         )
         await controller.ready()
         admin = (data / "admin.token").read_text().strip()
         with open_site(http, admin) as site:
-            asked = json.dumps({"name": "viewer", "role": "VIEWER"}).encode()
-            viewer = json.loads(site.request("POST", "/api/v1/tokens", asked, kind="application/json"))[
-                "token"
-            ]
-        target = Target(http=http, grpc=grpc, bootstrap=bootstrap, data=str(data), admin=admin, viewer=viewer)
+            operator, viewer = (_token(site, f"attacks-{role}", role) for role in ("OPERATOR", "VIEWER"))
+        target = Target(
+            http=http,
+            grpc=grpc,
+            bootstrap=bootstrap,
+            data=str(data),
+            admin=admin,
+            operator=operator,
+            viewer=viewer,
+        )
         yield target, controller.pid
+
+
+def _token(site: Site, name: str, role: str) -> str:
+    body = json.dumps({"name": name.lower(), "role": role}).encode()
+    answer = json.loads(site.request("POST", "/api/v1/tokens", body, kind="application/json"))
+    return str(answer["token"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,13 +138,15 @@ class Seen:
     lag: float
 
 
-def _asked(site: Site) -> Seen:
+def _asked(site: Site, viewers: Sequence[Site]) -> Seen:
     """Ask at a steady pace; the first scrape only sets the lag back."""
     _lag(site)
     requests: list[float] = []
     ending = time.monotonic() + SECONDS
-    while (began := time.monotonic()) < ending:
-        site.request("GET", "/api/v1/groups")
+    for viewer in itertools.cycle(viewers):
+        if (began := time.monotonic()) >= ending:
+            break
+        viewer.request("GET", "/api/v1/groups")
         requests.append(time.monotonic() - began)
         time.sleep(PAUSE)
     return Seen(requests=requests, lag=_lag(site))
@@ -147,11 +168,12 @@ def _told(name: str, seen: Seen, floor: Seen, grown: float) -> list[dict[str, An
     def row(what: str, value: float, unit: str, least: float | None, target: str, ok: bool) -> dict[str, Any]:
         return result(f"P20 {name}: {what}", value, unit, floor=least, target=target, ok=ok)
 
-    quick = f"p99 ≤ {LAG_TARGET * 1000:.0f} ms"
+    quick = f"p99 ≤ {LAG_TARGET * 1000:.0f} ms and {TIMES_QUIET} × the floor"
     rows = []
     for what, share in (("GET groups p50", 0.5), ("GET groups p99", 0.99), ("GET groups max", 1.0)):
         value, least = percentile(seen.requests, share) * 1000, percentile(floor.requests, share) * 1000
-        rows.append(row(what, value, "ms", least, quick, share != 0.99 or value <= LAG_TARGET * 1000))
+        most = min(LAG_TARGET * 1000, TIMES_QUIET * least)
+        rows.append(row(what, value, "ms", least, quick, share != 0.99 or value <= most))
     lag = row("longest loop lag", seen.lag * 1000, "ms", floor.lag * 1000, "≤ 100 ms", seen.lag <= LAG_TARGET)
     memory = row("controller grew by", grown, "MB", None, "≤ 64 MB", grown <= 64)
     return [*rows, lag, memory]
