@@ -208,6 +208,17 @@ async def test_a_large_body_counts_as_several_requests(data: pathlib.Path, chunk
             assert largest.status_code == 400, "half of a burst is the most that it counts as"
 
 
+async def test_a_set_of_many_documents_counts_as_several_requests(data: pathlib.Path) -> None:
+    documents = [{"body": {"name": f"g-{number}", "command": ["a"]}} for number in range(100)]
+    async with http_rig(data, limits=HttpLimitsSection(requests_per_second=1, burst=20)) as rig:
+        _, text = await rig.token(Role.OPERATOR)
+        async with rig.client(text) as client:
+            sets = {"dry_run": True, "documents": documents}
+            answers = [await client.post("/api/v1/apply", json=sets) for _ in range(5)]
+            assert [each.status_code for each in answers[:3]] == [200] * 3
+            assert any(limited(each) for each in answers[3:])
+
+
 async def test_an_address_whose_credentials_are_no_good_is_told_to_wait(data: pathlib.Path) -> None:
     async with http_rig(data, limits=HttpLimitsSection()) as rig, rig.client("corral_guess") as guesser:
         answers: set[int] = set()

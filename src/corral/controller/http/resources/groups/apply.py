@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
+from corral.controller.http.pipeline.caller_limits import RequestRates
 from corral.controller.http.pipeline.route_handlers import Describe
 from corral.controller.http.pipeline.route_table import Build, Route
 from corral.controller.http.pipeline.term_ports import InstanceControl
@@ -48,6 +49,8 @@ MOST_DOCUMENTS: Final = 1000
 MOST_BYTES: Final = 8 * 1024 * 1024
 MOST_ENTRIES: Final = 200_000
 """Of all lists and objects of a set together."""
+DOCUMENTS_A_REQUEST: Final = 20
+"""Every so many documents count as one request more."""
 _SHOWN: Final = 100
 _VALUES: Final = 1024 * 1024
 """The most bytes of changed values in an answer."""
@@ -112,10 +115,11 @@ class ApplyShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def apply_documents(
-    state: ClusterState, instances: InstanceControl, call: ApiCall[ApplyInput, NoQuery]
+    state: ClusterState, instances: InstanceControl, rates: RequestRates, call: ApiCall[ApplyInput, NoQuery]
 ) -> Describe:
     """Check and describe the set. The part that needs no state is done aside from the loop."""
     body = call.body
+    rates.admit(call.caller, cost=len(body.documents) // DOCUMENTS_A_REQUEST)
     if body.new_templates and not body.dry_run:
         raise invalid(
             "new_templates", "only a dry run counts templates that are not there", "upload them first"
