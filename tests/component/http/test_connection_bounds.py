@@ -97,6 +97,21 @@ async def test_a_head_of_the_allowed_size_is_served_and_one_above_it_is_answered
             assert (b'"code":"BAD_REQUEST"' in answer) == (status == b"400")
 
 
+@pytest.mark.parametrize("encoding", ["xchunked", "chunked, x", "chunked"])
+@pytest.mark.parametrize("chunk", [b"5;a\nb\r\nhello", b"FFFFFFFFFFFFFFFF1\r\nhello", b"0x2\r\nhe", b"-1\r\n"])
+async def test_a_malformed_body_is_answered_and_what_follows_it_is_not(
+    encoding: str, chunk: bytes, rig: Rig
+) -> None:
+    follows = b"\r\n0\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    for request_line in ("GET /health", "POST /api/v1/tokens"):
+        async with connected(rig) as (reader, writer):
+            head = f"{request_line} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: {encoding}\r\n\r\n"
+            writer.write(head.encode() + chunk + follows)
+            answer = await cut(reader)
+        assert answer.startswith(b"HTTP/1.1 400 "), answer
+        assert (answer.count(b"HTTP/1.1 "), answer.count(b'"code":"BAD_REQUEST"')) == (1, 1)
+
+
 async def test_a_body_in_the_smallest_chunks_is_taken(rig: Rig) -> None:
     body = b'{"name":"t","role":"VIEWER"}'.ljust(60_000)
     async with connected(rig) as (reader, writer):

@@ -127,22 +127,30 @@ class HttpConnection(HttpToolsProtocol):
         )  # None before the first request, against uvicorn's annotation
         return cycle is not None and not cycle.response_complete
 
+    @property
+    def _unanswered(self) -> bool:
+        """Whether the request whose body comes is the only one, and nothing of its answer was sent."""
+        return self._answering and not self.pipeline and not self.cycle.response_started
+
     def send_400_response(self, msg: str) -> None:
         self._bounds.cut[Cut.MALFORMED] += 1
-        if self._phase is _Phase.BODY or self._answering:
+        if msg != _OVERLONG and self._phase is _Phase.BODY and self._unanswered:
+            self.cycle.disconnected = True  # the 400 is its answer
+            self.cycle.message_event.set()
+        elif self._phase is _Phase.BODY or self._answering:
             self.transport.abort()  # an answer is on its way, or was given
-        else:
-            body = refusal(Rejected(Code.BAD_REQUEST, msg)).body
-            headers = (
-                *self.server_state.default_headers,
-                *SECURITY_HEADERS,
-                (b"content-type", JSON),
-                (b"content-length", b"%d" % len(body)),
-                (b"connection", b"close"),
-            )
-            head = b"".join(b"%s: %s\r\n" % header for header in headers)
-            self.transport.write(b"HTTP/1.1 400 Bad Request\r\n" + head + b"\r\n" + body)
-            self.transport.close()
+            return
+        body = refusal(Rejected(Code.BAD_REQUEST, msg)).body
+        headers = (
+            *self.server_state.default_headers,
+            *SECURITY_HEADERS,
+            (b"content-type", JSON),
+            (b"content-length", b"%d" % len(body)),
+            (b"connection", b"close"),
+        )
+        head = b"".join(b"%s: %s\r\n" % header for header in headers)
+        self.transport.write(b"HTTP/1.1 400 Bad Request\r\n" + head + b"\r\n" + body)
+        self.transport.close()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
