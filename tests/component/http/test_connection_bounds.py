@@ -98,7 +98,9 @@ async def test_a_head_of_the_allowed_size_is_served_and_one_above_it_is_answered
 
 
 @pytest.mark.parametrize("encoding", ["xchunked", "chunked, x", "chunked"])
-@pytest.mark.parametrize("chunk", [b"5;a\nb\r\nhello", b"FFFFFFFFFFFFFFFF1\r\nhello", b"0x2\r\nhe", b"-1\r\n"])
+@pytest.mark.parametrize(
+    "chunk", [b"5;a\nb\r\nhello", b"FFFFFFFFFFFFFFFF1\r\nhello", b"0x2\r\nhe", b"-1\r\n"]
+)
 async def test_a_malformed_body_is_answered_and_what_follows_it_is_not(
     encoding: str, chunk: bytes, rig: Rig
 ) -> None:

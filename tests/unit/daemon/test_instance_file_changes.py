@@ -455,6 +455,21 @@ def test_an_archive_is_unpacked_only_if_nothing_is_in_the_way_of_any_of_its_entr
     assert (root / "a.txt").read_bytes() == b"old"
 
 
+@pytest.mark.parametrize("last", [entry("many"), entry("link", type=tarfile.SYMTYPE), entry("../out")])
+def test_an_archive_that_is_refused_at_its_end_makes_no_file(root, last):
+    tar(root, *((entry(f"{number}"), b"") for number in range(4)), (last, b""))
+    most: list[int] = []
+
+    class Watching(Abort):
+        def check(self) -> None:
+            most.append(sum(len(os.listdir(each)) for each in staging_beside(root).iterdir()))
+
+    bounds = UnpackBounds(size=1000, entries=4, room=lambda _: None)
+    with pytest.raises(Rejected):
+        unpack(root, "a.tar.gz", "", replace=False, bounds=bounds, abort=Watching())
+    assert max(most) == 0
+
+
 def test_an_archive_that_fails_midway_says_how_much_of_it_was_unpacked(root):
     tar(root, *((tarfile.TarInfo(name), b"new") for name in ("a", "b", "c")))
 

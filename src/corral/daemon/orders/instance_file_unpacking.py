@@ -1,6 +1,6 @@
 """An archive that lies in a working directory, unpacked there while its workload may be changing it.
 
-It is unpacked aside first, whole and within its bounds, and everything that could be in the way is looked for; only then is
+It is read through first, then unpacked aside, whole and within its bounds, and everything that could be in the way is looked for; only then is
 the first file put in place. Everything here blocks.
 """
 
@@ -11,12 +11,13 @@ import os
 import pathlib
 import secrets
 import stat
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Final
 
 import msgspec
 
 from corral.archives.archive_reader import read_archive
+from corral.archives.entries import ArchiveEntry
 from corral.archives.limits import ArchiveLimits
 from corral.archives.paths import DistinctPaths
 from corral.archives.refusals import UNPACK_REFUSALS
@@ -105,17 +106,11 @@ class _Unpacking:
             max_name_bytes=PATH_MAX,
             max_depth=LEVELS,
         )
-        paths = DistinctPaths(limits=limits, refusals=UNPACK_REFUSALS)
         with os.fdopen(os.dup(archive), "rb") as file:
+            for _ in self._entries(file, limits):
+                pass  # what is refused at its end is refused before the first file is made
             written = 0
-            for entry, blocks in read_archive(
-                file, limits=limits, refusals=UNPACK_REFUSALS, check=self._abort.check
-            ):
-                self._abort.check()
-                name = entry.name.removeprefix("./").removesuffix("/")
-                if not name or name == ".":
-                    continue
-                path = paths.add(f"{name}/" if entry.directory else name)
+            for path, entry, blocks in self._entries(file, limits):
                 if entry.directory:
                     (self._aside / path).mkdir(mode=0o700, parents=True, exist_ok=True)
                     self.directories.append(path)
@@ -131,6 +126,19 @@ class _Unpacking:
                             raise UNPACK_REFUSALS.too_many_bytes(limits)
                         bounds.room(len(block))
                         target.write(block)
+
+    def _entries(
+        self, file: IO[bytes], limits: ArchiveLimits
+    ) -> Iterator[tuple[str, ArchiveEntry, Iterable[bytes]]]:
+        """The entries of the archive with their paths, each checked."""
+        paths = DistinctPaths(limits=limits, refusals=UNPACK_REFUSALS)
+        for entry, blocks in read_archive(
+            file, limits=limits, refusals=UNPACK_REFUSALS, check=self._abort.check
+        ):
+            self._abort.check()
+            name = entry.name.removeprefix("./").removesuffix("/")
+            if name and name != ".":
+                yield paths.add(f"{name}/" if entry.directory else name), entry, blocks
 
     @property
     def count(self) -> int:
