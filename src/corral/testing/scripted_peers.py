@@ -27,9 +27,9 @@ from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy
 from corral.version import PROTOCOL_VERSION, VERSION
 from corral.wire.channels import channel_options
+from corral.wire.client_streams import ClientStream, StreamChannel
 from corral.wire.features import FEATURES, RUN_ENDS
 from corral.wire.frame_table import kind_of, messages_of
-from corral.wire.rpc_errors import from_rpc
 from corral.wire.v1.instance_pb2 import RunningInstance
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import Handshake, Pong
@@ -54,9 +54,13 @@ class ScriptedDaemon:
         self._channel = grpc.aio.secure_channel(
             address,
             identity.channel_credentials(),
-            options=channel_options(controller_host(identity.cluster)) + (options or []),
+            options=list(
+                dict([*channel_options(controller_host(identity.cluster)), *(options or [])]).items()
+            ),
         )
-        self._call: Any = None
+        self.streams: Final = StreamChannel(self._channel)
+        """For the stubs of further streams to the same controller."""
+        self._stream: ClientStream | None = None
         self._writing = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -66,8 +70,8 @@ class ScriptedDaemon:
         await self.hang_up()
 
     async def hang_up(self) -> None:
-        if self._call is not None:
-            self._call.cancel()
+        if self._stream is not None:
+            self._stream.cancel()
         await self._channel.close(None)
 
     def handshake(self, **fields: Any) -> Handshake:
@@ -82,14 +86,15 @@ class ScriptedDaemon:
         }
         return Handshake(**{**defaults, **fields})
 
-    async def open(self, first: DaemonMessage | None = None) -> None:
-        """Open the stream and, if given, send its first frame."""
-        connect: Any = self._channel.stream_stream(
+    async def open(self, first: DaemonMessage | bytes | None = None) -> ClientStream:
+        """Open the stream and, if given, send its first frame; only a test of the stream itself uses what is returned."""
+        connect = self.streams.stream_stream(
             _CONNECT, request_serializer=_serialize, response_deserializer=ControllerMessage.FromString
         )
-        self._call = connect()
+        self._stream = connect()
         if first is not None:
             await self.send(first)
+        return self._stream
 
     async def greet(self, **fields: Any) -> ControllerMessage:
         """Handshake; the answer is the controller's first frame."""
@@ -99,17 +104,13 @@ class ScriptedDaemon:
     async def send(self, message: DaemonMessage | bytes) -> None:
         """Write a frame, or any bytes, after those of earlier calls: gRPC ends a stream on which two tasks
         write at once. When the stream is over, `read` or `ending` have the reason."""
-        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            async with self._writing:
-                await self._call.write(message)
+        async with self._writing:
+            await self._opened.write(message)
 
     async def read(self) -> ControllerMessage:
         """The next frame; raises our error when the controller ended the stream."""
-        try:
-            async with asyncio.timeout(20):
-                frame = await self._call.read()
-        except grpc.aio.AioRpcError as error:
-            raise from_rpc(error, peer="controller") from error
+        async with asyncio.timeout(20):
+            frame = await self._opened.read()
         if not isinstance(frame, ControllerMessage):
             raise await self.ending()
         return frame
@@ -138,12 +139,13 @@ class ScriptedDaemon:
     async def ending(self) -> Exception:
         """Why the stream ended, as our own error."""
         async with asyncio.timeout(20):
-            code = await self._call.code()
-        if code is grpc.StatusCode.OK:
-            return ConnectionAbortedError("the stream ended without an error")
-        metadata = await self._call.trailing_metadata()
-        error = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), metadata, await self._call.details(), None)
-        return from_rpc(error, peer="controller")
+            reason = await self._opened.ending(peer="controller")
+        return reason or ConnectionAbortedError("the stream ended without an error")
+
+    @property
+    def _opened(self) -> ClientStream:
+        assert self._stream is not None, "open the stream first"
+        return self._stream
 
 
 Script = Callable[[Any], Awaitable[None]]

@@ -154,27 +154,6 @@ class Undecodable(msgspec.Struct, frozen=True):
     reason: str
 
 
-class DecodingChannel:
-    """A channel for stubs of streams: frames that cannot be decoded arrive as `Undecodable`."""
-
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._channel = channel
-
-    def stream_stream(
-        self, method: str, *, response_deserializer: Callable[[bytes], Any], **fields: Any
-    ) -> Any:
-        """Called by a generated stub."""
-
-        def decode(body: bytes) -> Any:
-            try:
-                return response_deserializer(body)
-            except DecodeError as error:
-                return Undecodable(str(error))
-
-        stream_stream = cast(Any, self._channel).stream_stream  # the stubs lack `_registered_method`
-        return stream_stream(method, response_deserializer=decode, **fields)
-
-
 class CountingServer:
     """A server for services whose frames are counted before they are decoded, so that one frame cannot make
     it build millions of objects."""
@@ -206,8 +185,8 @@ def counted(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
 
 
 async def read_frame(stream: Any) -> Any:
-    """The next frame of a call or of a servicer's context, or gRPC's end of stream. BAD_REQUEST when it
-    cannot be decoded: the rest of the stream cannot be trusted, so it is over."""
+    """The next frame of a `ClientStream` or of a servicer's context; something else at the end of the stream.
+    BAD_REQUEST when it cannot be decoded: the rest of the stream cannot be trusted, so it is over."""
     try:
         frame = await stream.read()
     except DecodeError as error:

@@ -9,6 +9,7 @@ from corral.controller.templates.template_changes import new_version
 from corral.domain.ids import NodeId
 from corral.system.clock import SystemClock
 from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity
+from corral.wire.client_streams import ClientStream
 from corral.wire.transfer import CREDIT, EPOCH_KEY, SESSION_KEY
 from corral.wire.v1.data_pb2 import (
     Credit,
@@ -65,28 +66,32 @@ class Talker(ScriptedDaemon):
         await self.send(DaemonMessage(cache_status=CacheStatus(request_id=request_id)))
 
     async def fetch(self, *, stop_after: int | None = None, **opening) -> bytes:
-        """Bytes by the data channel; cut off after so many when asked to."""
-        call = DataServiceStub(self._channel).Fetch(metadata=self.session)
+        """Bytes by the data channel; cut off after so many when asked to. Raises the controller's error."""
+        call = DataServiceStub(self.streams).Fetch(metadata=self.session)
         await call.write(FetchMessage(open=FetchOpen(credit=CREDIT, **opening)))
-        received, granted = bytearray(), CREDIT
+        received = bytearray()
         try:
             while isinstance(chunk := await call.read(), DataChunk):
                 received += chunk.data
                 if chunk.last or (stop_after is not None and len(received) >= stop_after):
                     return bytes(received)
-                if granted < chunk.total_size_bytes:  # else it may be gone, and a late write breaks the call
-                    granted += len(chunk.data)
-                    await call.write(FetchMessage(credit=Credit(bytes=len(chunk.data))))
+                await call.write(FetchMessage(credit=Credit(bytes=len(chunk.data))))
+            raise await self.reason(call)
         finally:
             call.cancel()
-        raise AssertionError(f"the transfer ended after {len(received)} bytes")
+
+    @staticmethod
+    async def reason(call: ClientStream) -> Exception:
+        return await call.ending(peer="controller") or AssertionError("the transfer ended early")
 
     async def open_push(self, transfer_id: str, digest: str, size: int):
         """An upload that the other side has agreed to; its chunks are up to the caller."""
-        call = DataServiceStub(self._channel).Push(metadata=self.session)
+        call = DataServiceStub(self.streams).Push(metadata=self.session)
         opening = PushOpen(transfer_id=transfer_id, digest=digest, size_bytes=size)
         await call.write(PushMessage(open=opening))
-        assert (await call.read()).WhichOneof("payload") == "accepted"
+        if (reply := await call.read()) is None:
+            raise await self.reason(call)
+        assert reply.WhichOneof("payload") == "accepted"
         return call
 
     async def push(self, transfer_id: str, content: bytes, digest: str) -> None:
@@ -94,10 +99,10 @@ class Talker(ScriptedDaemon):
         for start in range(0, len(content), 65536):
             chunk = DataChunk(offset=start, data=content[start : start + 65536])
             await call.write(PushMessage(chunk=chunk))
-        while True:
-            reply = await call.read()
+        while (reply := await call.read()) is not None:
             if reply.WhichOneof("payload") == "stored":
                 return
+        raise await self.reason(call)
 
 
 class Depot:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 
-import grpc
 import pytest
 from depot import unpacked
+
+from corral.errors import Code, CorralError
 
 SECRET = {"server.properties": b"rcon.password=hunter2\n"}
 LARGE = {f"world/r.{n}.mca": os.urandom(40 * 1024) for n in range(3)}
@@ -18,13 +19,11 @@ async def refused(talker, name: str, **hashes: str) -> tuple[str, str]:
     return answer.error_code, answer.error_message
 
 
-async def fetch_code(talker, **opening) -> grpc.StatusCode | None:
+async def fetch_code(talker, **opening) -> Code | None:
     try:
         await talker.fetch(**opening)
-    except grpc.aio.AioRpcError as error:
-        return error.code()
-    except AssertionError:
-        return grpc.StatusCode.UNKNOWN
+    except CorralError as error:
+        return error.code
     return None
 
 
@@ -52,8 +51,8 @@ async def test_a_template_goes_to_nodes_that_a_group_with_it_may_run_on_and_to_n
         code, message = await refused(other, "private", wanted=wanted)
         assert (code, message) == (missing[0], missing[1].replace("nothing-of-this-name", "private"))
     for digest in (offer.offer.digest, contents[0], "0" * 64):
-        assert await fetch_code(other, kind="blob", digest=digest) is grpc.StatusCode.NOT_FOUND
-    assert await fetch_code(other, kind="bundle", digests=contents) is grpc.StatusCode.NOT_FOUND
+        assert await fetch_code(other, kind="blob", digest=digest) is Code.NOT_FOUND
+    assert await fetch_code(other, kind="bundle", digests=contents) is Code.NOT_FOUND
 
 
 async def test_a_template_that_no_group_uses_is_nobodys(depot):
@@ -62,7 +61,7 @@ async def test_a_template_that_no_group_uses_is_nobodys(depot):
     await depot.group("game")
     talker = await depot.talker("n1")
     assert (await refused(talker, "private", wanted=version.hash))[0] == "TEMPLATE_NOT_FOUND"
-    assert await fetch_code(talker, kind="blob", digest=version.manifest) is grpc.StatusCode.NOT_FOUND
+    assert await fetch_code(talker, kind="blob", digest=version.manifest) is Code.NOT_FOUND
 
 
 @pytest.mark.parametrize("lost", [True, False], ids=["lost", "broken"])
@@ -78,7 +77,7 @@ async def test_a_template_with_a_lost_list_of_files_stands_in_no_others_way(depo
     stored.unlink() if lost else stored.write_bytes(b"{")
     talker = await depot.talker("n1")
     assert len(await talker.fetch(kind="bundle", digests=contents)) == 3 * 40 * 1024
-    assert await fetch_code(talker, kind="blob", digest="0" * 64) is grpc.StatusCode.NOT_FOUND
+    assert await fetch_code(talker, kind="blob", digest="0" * 64) is Code.NOT_FOUND
 
 
 async def test_another_version_than_groups_use_does_not_exist(depot):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
+from typing import Final
 
 import grpc
 import structlog
@@ -17,18 +17,18 @@ import structlog
 from corral.daemon.link.published_controller import ControllerOutbox, PublishedController
 from corral.daemon.node.identity import Identity
 from corral.daemon.node.known_controllers import KnownControllers
-from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.errors import Bug, Code, CorralError, Rejected, Retryable
 from corral.pki.names import controller_host
 from corral.system.aio.tasks import Tasks, failure_of, first_of
 from corral.system.clock import Clock
 from corral.version import PROTOCOL_VERSION
 from corral.wire.channels import channel_options
+from corral.wire.client_streams import ClientStream, StreamChannel
 from corral.wire.features import PeerSupport, support_of
 from corral.wire.frame_table import kind_of, messages_of
-from corral.wire.frames import DecodingChannel, read_frame
+from corral.wire.frames import read_frame
 from corral.wire.handshake_lists import portions_of
 from corral.wire.outbox import Outbox
-from corral.wire.rpc_errors import from_rpc
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.link_pb2_grpc import DaemonServiceStub
 from corral.wire.v1.node_pb2 import ErrorReport, Handshake, HandshakeAck
@@ -72,7 +72,7 @@ class LinkConnection:
             identity.channel_credentials(),
             options=channel_options(controller_host(identity.cluster)),
         )
-        self._call: Any = None
+        self._stream: ClientStream | None = None
         self._stale_reported = False
         self._overflowed = asyncio.Event()
 
@@ -87,21 +87,18 @@ class LinkConnection:
         """Do the handshake within the deadline. The ack may be a redirect, which the caller has to check."""
         try:
             async with asyncio.timeout(deadline):
-                stub = DaemonServiceStub(DecodingChannel(self._channel))  # type: ignore[no-untyped-call]  # generated
-                self._call = stub.Connect()
+                stub = DaemonServiceStub(StreamChannel(self._channel))  # type: ignore[no-untyped-call]  # generated
+                stream: ClientStream = stub.Connect()
+                self._stream = stream
                 portions = portions_of(handshake)
-                await self._call.write(DaemonMessage(handshake=handshake))
+                await stream.write(DaemonMessage(handshake=handshake))
                 for portion in portions:
-                    await self._call.write(DaemonMessage(handshake_portion=portion))
-                first = await read_frame(self._call)
+                    await stream.write(DaemonMessage(handshake_portion=portion))
+                first = await read_frame(stream)
         except TimeoutError:
             raise Retryable(Code.TIMEOUT, f"{self.address} did not answer within {deadline:g} s") from None
-        except grpc.aio.AioRpcError as error:
-            raise from_rpc(error, peer=self.address) from error
-        except asyncio.InvalidStateError as error:  # grpc.aio: the call ended during the write
-            raise await self._ending() from error
         if not isinstance(first, ControllerMessage):
-            raise await self._ending()
+            raise await self._ending(stream)
         if kind_of(first) != "handshake_ack":
             raise Rejected(Code.HANDSHAKE_EXPECTED, f"{self.address} did not begin with a HandshakeAck")
         return self._accept(first.handshake_ack)
@@ -125,31 +122,24 @@ class LinkConnection:
         self.outbox = ControllerOutbox(self._controller)
         return ack
 
-    async def _ending(self) -> CorralError:
-        """Why the call ended, as an error of ours. When only the reader has ended, the call may still be open."""
+    async def _ending(self, stream: ClientStream) -> CorralError:
+        """Why the stream ended. When only the reader has ended, the stream may still be open."""
         try:
             async with asyncio.timeout(_GOODBYE_SECONDS):
-                code = await self._call.code()
+                reason = await stream.ending(peer=self.address)
         except TimeoutError:
             return Retryable(Code.UNREACHABLE, f"{self.address} sends nothing that can be read")
-        if code is grpc.StatusCode.OK:
-            return Retryable(Code.UNREACHABLE, f"{self.address} ended the stream")
-        error = grpc.aio.AioRpcError(
-            code,
-            await self._call.initial_metadata(),
-            await self._call.trailing_metadata(),
-            await self._call.details(),
-            None,
-        )
-        return from_rpc(error, peer=self.address)
+        return reason or Retryable(Code.UNREACHABLE, f"{self.address} ended the stream")
 
     async def serve(self) -> CorralError:
         """Read and write until the stream ends; returns why it ended."""
+        if (stream := self._stream) is None:
+            raise Bug(f"the connection to {self.address} is served before it was opened")
         name = f"{self.address}/{self.generation}"
         async with Tasks() as tasks:
             running = [
-                tasks.spawn(self._read(), name=f"link/read/{name}", awaited=True),
-                tasks.spawn(self._write(), name=f"link/write/{name}", awaited=True),
+                tasks.spawn(self._read(stream), name=f"link/read/{name}", awaited=True),
+                tasks.spawn(self._write(stream), name=f"link/write/{name}", awaited=True),
                 tasks.spawn(self._listen(), name=f"link/listen/{name}", awaited=True),
             ]
             try:
@@ -162,9 +152,9 @@ class LinkConnection:
         for failure in [failure_of(task) for task in running]:
             if isinstance(failure, CorralError):
                 return failure
-            if failure is not None and not isinstance(failure, _STREAM_ERRORS):
+            if failure is not None:
                 raise failure
-        return await self._ending()
+        return await self._ending(stream)
 
     async def _listen(self) -> None:
         """Controller liveness: it pings, and after three intervals of silence, or a quarter of one more, it counts as gone, even
@@ -184,8 +174,8 @@ class LinkConnection:
                 raise Retryable(Code.UNREACHABLE, f"{self.address} has been silent for {silence:.1f} s")
         await asyncio.Event().wait()  # a peer that sends no interval has no ping timeout
 
-    async def _read(self) -> None:
-        while isinstance(frame := await read_frame(self._call), ControllerMessage):
+    async def _read(self, stream: ClientStream) -> None:
+        while isinstance(frame := await read_frame(stream), ControllerMessage):
             self._received_at = self._clock.monotonic()
             try:
                 self._memory.obey(frame.epoch)
@@ -207,20 +197,23 @@ class LinkConnection:
             report = ErrorReport(error_code=stale.code.name, error_message=str(stale))
             self.send(DaemonMessage(error_report=report))
 
-    async def _write(self) -> None:
+    async def _write(self, stream: ClientStream) -> None:
         while (frame := await self.outbox.next_frame()) is not None:
-            await self._call.write(frame)
+            if not await stream.write(frame):
+                await asyncio.sleep(
+                    _GOODBYE_SECONDS
+                )  # the reader ends first, after what the controller sent last
+                return
 
     async def close(self) -> None:
         """Send the goodbye and close the channel. Idempotent."""
         self.outbox.close()
         try:
-            if self._call is not None and not self._call.done():
-                self._call.cancel()
+            if self._stream is not None and self._stream.cancel():
                 # A channel that closes before its call has ended leaves a task of gRPC waiting for ever.
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_GOODBYE_SECONDS):
-                        await self._call.code()
+                        await self._stream.over()
         finally:
             await self._channel.close(None)
 
@@ -248,6 +241,3 @@ async def closing_on_error(*connections: LinkConnection | None) -> AsyncIterator
             if connection is not None:
                 await connection.close()
         raise
-
-
-_STREAM_ERRORS: Final = (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError)

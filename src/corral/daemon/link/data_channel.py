@@ -19,8 +19,8 @@ from corral.pki.names import controller_host
 from corral.system.aio.tasks import Tasks, first_of
 from corral.system.files import sync_directory
 from corral.wire.channels import channel_options
-from corral.wire.frames import DecodingChannel, read_frame
-from corral.wire.rpc_errors import from_rpc
+from corral.wire.client_streams import ClientStream, StreamChannel
+from corral.wire.frames import read_frame
 from corral.wire.transfer import CHUNK, CREDIT, EPOCH_KEY, SESSION_KEY, CreditWindow, Regrant
 from corral.wire.v1.data_pb2 import (
     Credit,
@@ -59,7 +59,7 @@ class DataChannel:
             connection.identity.channel_credentials(),
             options=channel_options(controller_host(connection.identity.cluster)),
         )
-        self._stub = DataServiceStub(DecodingChannel(self._channel))  # type: ignore[no-untyped-call]  # generated code
+        self._stub = DataServiceStub(StreamChannel(self._channel))  # type: ignore[no-untyped-call]  # generated code
 
     async def __aenter__(self) -> DataChannel:
         return self
@@ -140,31 +140,21 @@ class DataChannel:
     async def _chunks(self, opening: FetchOpen) -> AsyncGenerator[bytes, None]:
         """The complete byte stream that the controller sends for this request. The controller gets new credit only when
         the consumer comes back for more, which bounds the memory used."""
-        offset, allowed, total = opening.offset, opening.offset + opening.credit, 0
-        regrant = Regrant(opening.credit)
-        call = self._stub.Fetch(metadata=self._metadata)
+        offset, regrant = opening.offset, Regrant(opening.credit)
+        call: ClientStream = self._stub.Fetch(metadata=self._metadata)
         try:
             await call.write(FetchMessage(open=opening))
             while isinstance(chunk := await _within(read_frame(call)), DataChunk):
                 if chunk.offset != offset:
                     raise Rejected(Code.INVALID_FIELD, f"expected offset {offset}, got {chunk.offset}")
                 offset += len(chunk.data)
-                total = chunk.total_size_bytes or total
                 if chunk.data:
                     yield chunk.data
                 if chunk.last:
                     return
-                grant = regrant.consumed(len(chunk.data))
-                # A peer that has credit for the rest may have ended the call as well: then a write would break
-                # it, and lose bytes that have arrived and were not read yet.
-                if grant and (total > allowed or not total):
-                    allowed += grant
+                if grant := regrant.consumed(len(chunk.data)):
                     await call.write(FetchMessage(credit=Credit(bytes=grant)))
             raise await self._ending(call)
-        except grpc.aio.AioRpcError as error:
-            raise from_rpc(error, peer=self._address) from error
-        except asyncio.InvalidStateError as error:
-            raise await self._ending(call) from error
         finally:
             call.cancel()
 
@@ -190,7 +180,7 @@ class DataChannel:
         return await self._push(opening, lambda offset: _slices(content, offset))
 
     async def _push(self, opening: PushOpen, source: Source) -> str:
-        call = self._stub.Push(metadata=self._metadata)
+        call: ClientStream = self._stub.Push(metadata=self._metadata)
         try:
             await call.write(PushMessage(open=opening))
             first = await _within(read_frame(call))
@@ -203,14 +193,12 @@ class DataChannel:
                     f"{self._address} wants to go on at {start} of {opening.size_bytes} bytes",
                 )
             return await self._supply(call, opening, source, first.accepted)
-        except grpc.aio.AioRpcError as error:
-            raise from_rpc(error, peer=self._address) from error
-        except asyncio.InvalidStateError as error:
-            raise await self._ending(call) from error
         finally:
             call.cancel()
 
-    async def _supply(self, call: Any, opening: PushOpen, source: Source, accepted: PushAccepted) -> str:
+    async def _supply(
+        self, call: ClientStream, opening: PushOpen, source: Source, accepted: PushAccepted
+    ) -> str:
         """Send as credit comes in; returns the digest once everything is stored."""
         window = CreditWindow(accepted.credit)
         unsent: asyncio.Future[CorralError] = asyncio.get_running_loop().create_future()
@@ -232,23 +220,16 @@ class DataChannel:
             finally:
                 window.close()
 
-    async def _reply(self, call: Any, unsent: asyncio.Future[CorralError]) -> Any:
+    @staticmethod
+    async def _reply(call: ClientStream, unsent: asyncio.Future[CorralError]) -> Any:
         """The next frame; the error of a source that failed."""
-        read, failed = await _within(first_of(self._read(call), unsent, name="data/reply"))
+        read, failed = await _within(first_of(read_frame(call), unsent, name="data/reply"))
         if read is None:
             raise failed.result()
         return read.result()
 
-    async def _read(self, call: Any) -> Any:
-        try:
-            return await read_frame(call)
-        except grpc.aio.AioRpcError as error:
-            raise from_rpc(error, peer=self._address) from error
-        except asyncio.InvalidStateError as error:
-            raise await self._ending(call) from error
-
     @staticmethod
-    async def _send(call: Any, source: Source, offset: int, window: CreditWindow) -> None:
+    async def _send(call: ClientStream, source: Source, offset: int, window: CreditWindow) -> None:
         async with contextlib.aclosing(source(offset)) as blocks:  # a file is closed when the push is over
             async for block in blocks:
                 view = memoryview(block)
@@ -256,22 +237,16 @@ class DataChannel:
                     room = await window.take(len(view))
                     if not room:
                         return
-                    await call.write(PushMessage(chunk=DataChunk(offset=offset, data=bytes(view[:room]))))
+                    chunk = DataChunk(offset=offset, data=bytes(view[:room]))
+                    if not await call.write(PushMessage(chunk=chunk)):
+                        return
                     offset += room
                     view = view[room:]
 
-    async def _ending(self, call: Any) -> CorralError:
+    async def _ending(self, call: ClientStream) -> CorralError:
         """Why the call ended without the expected result."""
-        try:
-            async with asyncio.timeout(_STALL_SECONDS):
-                code = await call.code()
-        except TimeoutError:
-            return Retryable(Code.TIMEOUT, f"{self._address} stopped answering")
-        if code is grpc.StatusCode.OK:
-            return Retryable(Code.TRANSFER_INTERRUPTED, f"{self._address} ended the transfer early")
-        trailing = await call.trailing_metadata()
-        error = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailing, await call.details(), None)
-        return from_rpc(error, peer=self._address)
+        reason = await _within(call.ending(peer=self._address))
+        return reason or Retryable(Code.TRANSFER_INTERRUPTED, f"{self._address} ended the transfer early")
 
 
 async def _within(waiting: Any) -> Any:
