@@ -23,7 +23,6 @@ from corral.wire.features import FEATURES
 from corral.wire.v1.instance_pb2 import (
     START_FAILURE_DISPOSITION_TRANSIENT,
     NamedPort,
-    StopInstance,
     StopRung,
 )
 from corral.wire.v1.link_pb2 import ControllerMessage
@@ -147,20 +146,18 @@ async def test_a_new_session_begins_without_the_order_of_the_last_one(node: Drai
     await node.started("one")
 
 
-async def test_an_order_without_a_mode_stops_nothing(scratch: Any) -> None:
+async def test_an_order_of_a_published_controller_has_no_mode_and_stops_what_runs(scratch: Any) -> None:
     async with drained_node(scratch, features=()) as node:
         await node.started("one", incarnation=0)
         node.order()
         [ack] = await node.acks(1)
-        assert (ack.running_instances, ack.mode) == (1, ShutdownMode.SHUTDOWN_MODE_ANNOUNCE)
+        assert (ack.running_instances, ack.done) == (1, False)
+        await eventually(lambda: "STOPPED" in node.controller.states(), state=node.controller.states)
+        assert "kernel update" in node.controller.of("instance_status")[-1].reason
         node.start("two", incarnation=0)
         assert (await node.answer_of("two", accepted=False)).error_code == "NODE_DRAINING"
-        assert node.daemon.app.supervision.supervisor.live_count() == 1
-        stop = StopInstance(instance_id="one")
-        node.controller.orders.put_nowait(ControllerMessage(stop_instance=stop))
-        await eventually(lambda: "STOPPED" in node.controller.states())
-        assert node.controller.of("instance_status")[-1].reason == "the controller asked for it"
-        assert [ack.done for ack in node.controller.of("shutdown_node_ack")] == [False]
+        assert len(node.controller.of("shutdown_node_ack")) == 1, "the published protocol has one answer"
+        assert node.daemon.app.ready.is_set()
 
 
 async def test_a_stop_ends_what_runs_and_the_daemon_stays(node: DrainedNode) -> None:

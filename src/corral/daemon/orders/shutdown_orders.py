@@ -29,7 +29,6 @@ from corral.system.aio.tasks import Tasks
 from corral.system.files import read_versioned
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import (
-    SHUTDOWN_MODE_ANNOUNCE,
     SHUTDOWN_MODE_EXIT,
     SHUTDOWN_MODE_RESUME,
     SHUTDOWN_MODE_STOP,
@@ -108,18 +107,19 @@ class ShutdownOrders:
 
     def _ordered(self, reply: Reply, message: ControllerMessage) -> None:
         order = message.shutdown_node
+        mode = order.mode or SHUTDOWN_MODE_STOP  # as published: without modes
         reason = order.reason[:_LONGEST_REASON] or "no reason was given"
         again = bool(order.drain_id) and order.drain_id == self._exited_for
-        reply(self._answer(order, done=again and order.mode == SHUTDOWN_MODE_EXIT))
+        reply(self._answer(order, done=again and mode == SHUTDOWN_MODE_EXIT))
         if self._exiting:
             return
-        resumed = order.mode == SHUTDOWN_MODE_RESUME
+        resumed = mode == SHUTDOWN_MODE_RESUME
         self._supervisor.drained_for = None if resumed else reason
-        _log.info("drain_order.received", mode=_mode_name(order.mode), drain=order.drain_id, reason=reason)
-        if order.mode == SHUTDOWN_MODE_EXIT and not again:
+        _log.info("drain_order.received", mode=_mode_name(mode), drain=order.drain_id, reason=reason)
+        if mode == SHUTDOWN_MODE_EXIT and not again:
             self._exiting = True
             self._tasks.spawn(self._exit(reply, message), name="orders/exit", keeps_ids=True)
-        elif order.mode == SHUTDOWN_MODE_STOP and (self._stopping is None or self._stopping.done()):
+        elif mode == SHUTDOWN_MODE_STOP and (self._stopping is None or self._stopping.done()):
             self._stopping = self._tasks.spawn(
                 self._stop(reply, message), name="orders/stop-all", keeps_ids=True
             )
@@ -129,7 +129,7 @@ class ShutdownOrders:
             shutdown_node_ack=ShutdownNodeAck(
                 running_instances=self._supervisor.live_count() + len(self._supervisor.lost()),
                 estimated_drain_seconds=math.ceil(self._longest_ladder()),
-                mode=order.mode or SHUTDOWN_MODE_ANNOUNCE,
+                mode=order.mode or SHUTDOWN_MODE_STOP,
                 drain_id=order.drain_id[:_LONGEST_ID],
                 done=done,
             )
@@ -141,7 +141,7 @@ class ShutdownOrders:
         return max((sum(rung.wait_seconds for rung in ladder) for ladder in alive), default=0.0)
 
     async def _stop(self, reply: Reply, message: ControllerMessage) -> None:
-        if await self._stopped(message):
+        if await self._stopped(message) and message.shutdown_node.mode:  # a published order has one answer
             reply(self._answer(message.shutdown_node, done=True))
 
     async def _stopped(self, message: ControllerMessage) -> bool:
