@@ -85,17 +85,18 @@ def read_observed(entry: pb.ModuleSetEntry) -> ObservedModule:
         paused_reason=entry.paused_reason[:_MOST_REASON] if entry.HasField("paused_reason") else None,
         settings_sha256=digest_of(entry.settings_sha256),
         refused_sha256=digest_of(entry.refused_sha256),
-        signature_sha256=_signature(entry, "signature_sha256"),
-        refused_signature_sha256=_signature(entry, "refused_signature_sha256"),
+        signature_sha256=signature_of(entry, "signature_sha256"),
+        refused_signature_sha256=signature_of(entry, "refused_signature_sha256"),
         reload_ms=entry.reload_ms if entry.HasField("reload_ms") else None,
         recover_ms=entry.recover_ms,
     )
 
 
-def _signature(
-    entry: pb.ModuleSetEntry, field: Literal["signature_sha256", "refused_signature_sha256"]
+def signature_of(
+    report: pb.ModuleSetEntry | pb.ModuleStateUpdate,
+    field: Literal["signature_sha256", "refused_signature_sha256"],
 ) -> str | None:
-    return digest_of(getattr(entry, field)) if entry.HasField(field) else None
+    return digest_of(getattr(report, field)) if report.HasField(field) else None
 
 
 def entries_of(entries: Iterable[pb.ModuleSetEntry]) -> dict[str, pb.ModuleSetEntry]:

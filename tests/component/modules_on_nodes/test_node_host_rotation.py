@@ -41,7 +41,9 @@ async def test_a_node_that_refused_a_signature_takes_another_and_keeps_it_when_k
     await install(controller, archive, signature=forged)
     refused = (await wait_at_nodes(controller, "small", n1=("FAILED", "1.0.0")))["n1"]
     assert refused["reason"] == "refused:signature_verification_failed"
-    assert (await install(controller, archive, signature=by_key))["outcome"] == "resigned"
+    resigned = await install(controller, archive, signature=by_key)
+    assert resigned["outcome"] == "resigned"
+    assert not resigned["nodes"][0]["settled"], "that state is the answer to the signature before"
     await wait_at_nodes(controller, "small", n1=("ACTIVE", "1.0.0"))
     pid = pid_of(daemon)
 
@@ -58,7 +60,8 @@ async def test_a_node_that_refused_a_signature_takes_another_and_keeps_it_when_k
 
         return await eventually(heard)
 
-    await install(controller, archive, signature=forged)  # does not hold here: the one that does stays
+    resigned = await install(controller, archive, signature=forged)  # not valid here: the one that is stays
+    assert not resigned["nodes"][0]["settled"]
 
     async def told():
         return "signature" in ((await at_nodes(controller, "small"))["n1"]["error"] or "")
@@ -71,6 +74,18 @@ async def test_a_node_that_refused_a_signature_takes_another_and_keeps_it_when_k
     assert pid_of(daemon) == pid
     shown = await untroubled()
     assert (shown["progress"], shown["settled"]) == ("", True)
+    steps = "/api/v1/events?types=MODULE_NODE_STATE"
+    before = (await controller.call("GET", steps))["items"]
+    resigned = await install(controller, archive, signature=by_key)
+    assert not resigned["nodes"][0]["settled"]
+
+    async def settled():
+        return (await at_nodes(controller, "small"))["n1"]["settled"]
+
+    await eventually(settled)
+    assert (await controller.call("GET", steps))["items"] == before, "the module took no step"
+    await install(controller, archive, signature=by_house)
+    await has(by_house)
     names = [path.name for path in (daemon.config.data / "cache/modules/artifacts").glob("*.zip.*")]
     assert names == [f"{shown['sha256']}.zip.cosign.bundle"]
 

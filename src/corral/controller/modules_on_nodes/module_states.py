@@ -17,7 +17,7 @@ from corral.domain.modules.phases import ModuleIntent, ModulePhase
 from corral.domain.modules.records import NodeModuleState, next_request_ms, node_module_key
 from corral.domain.node_claims import reported_time
 from corral.errors import Code, Rejected
-from corral.wire.handshake_lists import digest_of, entries_of, is_module_id, read_intent
+from corral.wire.handshake_lists import digest_of, entries_of, is_module_id, read_intent, signature_of
 from corral.wire.v1.module_pb2 import ModuleSetEntry, ModuleStateUpdate
 from corral.wire.v1.node_pb2 import Handshake
 
@@ -203,6 +203,8 @@ def _reported(
         reason=report.reason[:_MOST_REASON],
         error=report.last_error[:MOST_ERROR],
         refused_sha256=digest_of(report.refused_sha256),
+        signature_sha256=signature_of(report, "signature_sha256"),
+        refused_signature_sha256=signature_of(report, "refused_signature_sha256"),
         recover_asked_ms=asked,
         recover_request=before.recover_request if before else "",
         recover_done_ms=report.recover_ms if report.HasField("recover_ms") else asked,
@@ -212,9 +214,10 @@ def _reported(
 
 
 def _same(before: NodeModuleState, after: NodeModuleState) -> bool:
-    """Equal except for the operator requests that the node has carried out?"""
+    """Equal except for the operator requests that the node has carried out, and signatures that it has taken?"""
     settled = msgspec.structs.replace(
         before,
+        signature_sha256=after.signature_sha256,
         recover_done_ms=after.recover_done_ms,
         reload_done_ms=after.reload_done_ms,
         updated_at=after.updated_at,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from corral.daemon.modules.package_store import NodePackage
 from corral.domain.modules.convergence import ObservedModule
@@ -87,7 +87,8 @@ def state_updates(
 def _seen(package: NodePackage) -> tuple[object, ...]:
     record = package.record
     state = (record.version, record.sha256, record.intent, record.reason) if record else ()
-    return *state, package.refused, _error(package), package.recovered_ms, package.reloaded_ms
+    answered = signature_answered(package), package.recovered_ms, package.reloaded_ms
+    return *state, package.refused, _error(package), *answered
 
 
 def settings_answered(package: NodePackage) -> str:
@@ -119,9 +120,7 @@ def _update(package: NodePackage, data: Mapping[str, object], *, sha256: str) ->
             from_state=str(data["from"] or ""),
             reason=str(data["reason"]),
             intent=INTENT_NUMBERS[ModuleIntent(str(data["intent"]))],
-            refused_sha256=package.refused.sha256 if package.refused else "",
-            reload_ms=package.reloaded_ms,
-            recover_ms=package.recovered_ms,
+            **_answered(package),
         )
     )
 
@@ -139,9 +138,7 @@ def _update_without_step(package: NodePackage, record: PackageRecord, at: dt.dat
             from_state=record.phase.value,
             reason=record.reason,
             intent=INTENT_NUMBERS[record.intent],
-            refused_sha256=package.refused.sha256 if package.refused else "",
-            reload_ms=package.reloaded_ms,
-            recover_ms=package.recovered_ms,
+            **_answered(package),
         )
     )
 
@@ -157,11 +154,20 @@ def _refused(package: NodePackage) -> DaemonMessage:
             updated_at_ms=_ms(package.refused.at),
             version=package.refused.version,
             reason=_refused_reason(package),
-            refused_sha256=package.refused.sha256,
-            reload_ms=package.reloaded_ms,
-            recover_ms=package.recovered_ms,
+            **_answered(package),
         )
     )
+
+
+def _answered(package: NodePackage) -> dict[str, Any]:
+    """Fields of an update: the orders that it answers."""
+    return {
+        "refused_sha256": package.refused.sha256 if package.refused else "",
+        "refused_signature_sha256": package.refused.signature_sha256 if package.refused else "",
+        "signature_sha256": signature_answered(package),
+        "reload_ms": package.reloaded_ms,
+        "recover_ms": package.recovered_ms,
+    }
 
 
 def progress_report(id: str, *, fetched: int, size: int) -> DaemonMessage:

@@ -218,6 +218,10 @@ class NodeModuleState(Record, frozen=True, kw_only=True):
     reason: str = ""
     error: str = ""
     refused_sha256: str = ""
+    signature_sha256: str | None = None
+    """The signature of `sha256` that this report answers; None: its daemon does not report it."""
+    refused_signature_sha256: str | None = None
+    """The signature that came with `refused_sha256`."""
     recover_asked_ms: int = 0
     """When an operator last requested another try there; it is sent until the node has carried it out."""
     recover_done_ms: int = 0

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from corral.wire.v1 import plan_pb2 as corral_dot_v1_dot_plan__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x63orral/v1/module.proto\x12\tcorral.v1\x1a\x14\x63orral/v1/plan.proto\"\xfe\x02\n\rModuleInstall\x12\x11\n\tmodule_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\x11\n\tjar_bytes\x18\x04 \x01(\x0c\x12\x17\n\x0fsignature_bytes\x18\x05 \x01(\x0c\x12\x16\n\x0esignature_kind\x18\x06 \x01(\t\x12\x15\n\rmanifest_yaml\x18\x07 \x01(\t\x12\x12\n\nis_upgrade\x18\x08 \x01(\x08\x12\x18\n\x10previous_version\x18\t \x01(\t\x12#\n\x05offer\x18\x64 \x01(\x0b\x32\x14.corral.v1.DataOffer\x12\'\n\x06intent\x18\x65 \x01(\x0e\x32\x17.corral.v1.ModuleIntent\x12\x15\n\rsettings_json\x18\x66 \x01(\x0c\x12\r\n\x05\x61gain\x18g \x01(\x08\x12\x15\n\rpaused_reason\x18h \x01(\t\x12\x11\n\treload_ms\x18i \x01(\x03\x12\x12\n\nrecover_ms\x18j \x01(\x03\"$\n\x0fModuleUninstall\x12\x11\n\tmodule_id\x18\x01 \x01(\t\"\xba\x01\n\rModuleControl\x12\x11\n\tmodule_id\x18\x01 \x01(\t\x12\'\n\x06intent\x18\x02 \x01(\x0e\x32\x17.corral.v1.ModuleIntent\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07recover\x18\x04 \x01(\x08\x12\x0e\n\x06reload\x18\x05 \x01(\x08\x12\x15\n\rsettings_json\x18\x06 \x01(\x0c\x12\x11\n\treload_ms\x18\x07 \x01(\x03\x12\x12\n\nrecover_ms\x18\x08 \x01(\x03\"\xdf\x02\n\x11ModuleStateUpdate\x12\x11\n\tmodule_id\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x12\n\nlast_error\x18\x03 \x01(\t\x12\x15\n\rupdated_at_ms\x18\x04 \x01(\x03\x12\x0f\n\x07version\x18\x64 \x01(\t\x12\x0e\n\x06sha256\x18\x65 \x01(\t\x12\x12\n\nfrom_state\x18\x66 \x01(\t\x12\x0e\n\x06reason\x18g \x01(\t\x12\'\n\x06intent\x18h \x01(\x0e\x32\x17.corral.v1.ModuleIntent\x12\x16\n\x0erefused_sha256\x18i \x01(\t\x12\x15\n\rfetched_bytes\x18j \x01(\x03\x12\x12\n\nsize_bytes\x18k \x01(\x03\x12\x16\n\treload_ms\x18l \x01(\x03H\x00\x88\x01\x01\x12\x17\n\nrecover_ms\x18m \x01(\x03H\x01\x88\x01\x01\x42\x0c\n\n_reload_msB\r\n\x0b_recover_ms\"\xdc\x03\n\x0eModuleSetEntry\x12\x11\n\tmodule_id\x18\x01 \x01(\t\x12\x0e\n\x06sha256\x18\x02 \x01(\t\x12\'\n\x06intent\x18\x03 \x01(\x0e\x32\x17.corral.v1.ModuleIntent\x12\x0f\n\x07version\x18\x04 \x01(\t\x12\x17\n\x0fsettings_sha256\x18\x05 \x01(\t\x12\x16\n\x0erefused_sha256\x18\x06 \x01(\t\x12\r\n\x05state\x18\x07 \x01(\t\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x12\n\nlast_error\x18\t \x01(\t\x12\x15\n\rupdated_at_ms\x18\n \x01(\x03\x12\x1d\n\x10signature_sha256\x18\x0b \x01(\tH\x00\x88\x01\x01\x12%\n\x18refused_signature_sha256\x18\x0c \x01(\tH\x01\x88\x01\x01\x12\x16\n\treload_ms\x18\r \x01(\x03H\x02\x88\x01\x01\x12\x17\n\nrecover_ms\x18\x0e \x01(\x03H\x03\x88\x01\x01\x12\x1a\n\rpaused_reason\x18\x0f \x01(\tH\x04\x88\x01\x01\x42\x13\n\x11_signature_sha256B\x1b\n\x19_refused_signature_sha256B\x0c\n\n_reload_msB\r\n\x0b_recover_msB\x10\n\x0e_paused_reason\"L\n\x0e\x45ventSubscribe\x12\x13\n\x0b\x65vent_types\x18\x01 \x03(\t\x12%\n\x05\x61\x66ter\x18\x64 \x01(\x0b\x32\x16.corral.v1.EventCursor\"\'\n\x10\x45ventUnsubscribe\x12\x13\n\x0b\x65vent_types\x18\x01 \x03(\t\".\n\x0b\x45ventCursor\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x10\n\x08sequence\x18\x02 \x01(\x04\"o\n\x0bModuleEvent\x12\x12\n\nevent_type\x18\x01 \x01(\t\x12\x14\n\x0cpayload_json\x18\x02 \x01(\x0c\x12&\n\x06\x63ursor\x18\x64 \x01(\x0b\x32\x16.corral.v1.EventCursor\x12\x0e\n\x06missed\x18\x65 \x01(\x08\"u\n\x0c\x45ventPublish\x12\x12\n\nevent_type\x18\x01 \x01(\t\x12\x14\n\x0cpayload_json\x18\x02 \x01(\x0c\x12\x11\n\tmodule_id\x18\x03 \x01(\t\x12\x0f\n\x07subject\x18\x04 \x01(\t\x12\x17\n\x0fpublished_at_ms\x18\x05 \x01(\x03\"\x8b\x01\n\x0e\x43\x61pabilityCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x15\n\rcapability_id\x18\x02 \x01(\t\x12\x0e\n\x06method\x18\x03 \x01(\t\x12\x19\n\x11\x61rguments_msgpack\x18\x04 \x01(\x0c\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x05 \x01(\x05\x12\x11\n\tmodule_id\x18\x06 \x01(\t\"f\n\x10\x43\x61pabilityResult\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x16\n\x0eresult_msgpack\x18\x02 \x01(\x0c\x12\x12\n\nerror_code\x18\x03 \x01(\t\x12\x15\n\rerror_message\x18\x04 \x01(\t\">\n\x10\x43\x61pabilityOffers\x12*\n\x06offers\x18\x01 \x03(\x0b\x32\x1a.corral.v1.CapabilityOffer\"_\n\x0f\x43\x61pabilityOffer\x12\x15\n\rcapability_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08provider\x18\x03 \x01(\t\x12\x12\n\ndeprecated\x18\x04 \x01(\x08\"@\n\rModuleMetrics\x12/\n\x08\x66\x61milies\x18\x01 \x03(\x0b\x32\x1d.corral.v1.ModuleMetricFamily\"\x81\x01\n\x12ModuleMetricFamily\x12\x11\n\tmodule_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0c\n\x04help\x18\x04 \x01(\t\x12.\n\x07samples\x18\x05 \x03(\x0b\x32\x1d.corral.v1.ModuleMetricSample\"\x9e\x01\n\x12ModuleMetricSample\x12\x39\n\x06labels\x18\x01 \x03(\x0b\x32).corral.v1.ModuleMetricSample.LabelsEntry\x12\r\n\x05value\x18\x02 \x01(\x01\x12\x0f\n\x07\x62uckets\x18\x03 \x03(\x04\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01*}\n\x0cModuleIntent\x12\x1d\n\x19MODULE_INTENT_UNSPECIFIED\x10\x00\x12\x18\n\x14MODULE_INTENT_ACTIVE\x10\x01\x12\x1a\n\x16MODULE_INTENT_INACTIVE\x10\x02\x12\x18\n\x14MODULE_INTENT_PAUSED\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x63orral/v1/module.proto\x12\tcorral.v1\x1a\x14\x63orral/v1/plan.proto\"\xfe\x02\n\rModuleInstall\x12\x11\n\tmodule_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\x11\n\tjar_bytes\x18\x04 \x01(\x0c\x12\x17\n\x0fsignature_bytes\x18\x05 \x01(\x0c\x12\x16\n\x0esignature_kind\x18\x06 \x01(\t\x12\x15\n\rmanifest_yaml\x18\x07 \x01(\t\x12\x12\n\nis_upgrade\x18\x08 \x01(\x08\x12\x18\n\x10previous_version\x18\t \x01(\t\x12#\n\x05offer\x18\x64 \x01(\x0b\x32\x14.corral.v1.DataOffer\x12\'\n\x06intent\x18\x65 \x01(\x0e\x32\x17.corral.v1.ModuleIntent\x12\x15\n\rsettings_json\x18\x66 \x01(\x0c\x12\r\n\x05\x61gain\x18g \x01(\x08\x12\x15\n\rpaused_reason\x18h \x01(\t\x12\x11\n\treload_ms\x18i \x01(\x03\x12\x12\n\nrecover_ms\x18j \x01(\x03\"$\n\x0fModuleUninstall\x12\x11\n\tmodule_id\x18\x01 \x01(\t\"\xba\x01\n\rModuleControl\x12\x11\n\tmodule_id\x18\x01 \x01(\t\x12\'\n\x06intent\x18\x02 \x01(\x0e\x32\x17.corral.v1.ModuleIntent\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07recover\x18\x04 \x01(\x08\x12\x0e\n\x06reload\x18\x05 \x01(\x08\x12\x15\n\rsettings_json\x18\x06 \x01(\x0c\x12\x11\n\treload_ms\x18\x07 \x01(\x03\x12\x12\n\nrecover_ms\x18\x08 \x01(\x03\"\xd7\x03\n\x11ModuleStateUpdate\x12\x11\n\tmodule_id\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x12\n\nlast_error\x18\x03 \x01(\t\x12\x15\n\rupdated_at_ms\x18\x04 \x01(\x03\x12\x0f\n\x07version\x18\x64 \x01(\t\x12\x0e\n\x06sha256\x18\x65 \x01(\t\x12\x12\n\nfrom_state\x18\x66 \x01(\t\x12\x0e\n\x06reason\x18g \x01(\t\x12\'\n\x06intent\x18h \x01(\x0e\x32\x17.corral.v1.ModuleIntent\x12\x16\n\x0erefused_sha256\x18i \x01(\t\x12\x15\n\rfetched_bytes\x18j \x01(\x03\x12\x12\n\nsize_bytes\x18k \x01(\x03\x12\x16\n\treload_ms\x18l \x01(\x03H\x00\x88\x01\x01\x12\x17\n\nrecover_ms\x18m \x01(\x03H\x01\x88\x01\x01\x12\x1d\n\x10signature_sha256\x18n \x01(\tH\x02\x88\x01\x01\x12%\n\x18refused_signature_sha256\x18o \x01(\tH\x03\x88\x01\x01\x42\x0c\n\n_reload_msB\r\n\x0b_recover_msB\x13\n\x11_signature_sha256B\x1b\n\x19_refused_signature_sha256\"\xdc\x03\n\x0eModuleSetEntry\x12\x11\n\tmodule_id\x18\x01 \x01(\t\x12\x0e\n\x06sha256\x18\x02 \x01(\t\x12\'\n\x06intent\x18\x03 \x01(\x0e\x32\x17.corral.v1.ModuleIntent\x12\x0f\n\x07version\x18\x04 \x01(\t\x12\x17\n\x0fsettings_sha256\x18\x05 \x01(\t\x12\x16\n\x0erefused_sha256\x18\x06 \x01(\t\x12\r\n\x05state\x18\x07 \x01(\t\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x12\n\nlast_error\x18\t \x01(\t\x12\x15\n\rupdated_at_ms\x18\n \x01(\x03\x12\x1d\n\x10signature_sha256\x18\x0b \x01(\tH\x00\x88\x01\x01\x12%\n\x18refused_signature_sha256\x18\x0c \x01(\tH\x01\x88\x01\x01\x12\x16\n\treload_ms\x18\r \x01(\x03H\x02\x88\x01\x01\x12\x17\n\nrecover_ms\x18\x0e \x01(\x03H\x03\x88\x01\x01\x12\x1a\n\rpaused_reason\x18\x0f \x01(\tH\x04\x88\x01\x01\x42\x13\n\x11_signature_sha256B\x1b\n\x19_refused_signature_sha256B\x0c\n\n_reload_msB\r\n\x0b_recover_msB\x10\n\x0e_paused_reason\"L\n\x0e\x45ventSubscribe\x12\x13\n\x0b\x65vent_types\x18\x01 \x03(\t\x12%\n\x05\x61\x66ter\x18\x64 \x01(\x0b\x32\x16.corral.v1.EventCursor\"\'\n\x10\x45ventUnsubscribe\x12\x13\n\x0b\x65vent_types\x18\x01 \x03(\t\".\n\x0b\x45ventCursor\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x10\n\x08sequence\x18\x02 \x01(\x04\"o\n\x0bModuleEvent\x12\x12\n\nevent_type\x18\x01 \x01(\t\x12\x14\n\x0cpayload_json\x18\x02 \x01(\x0c\x12&\n\x06\x63ursor\x18\x64 \x01(\x0b\x32\x16.corral.v1.EventCursor\x12\x0e\n\x06missed\x18\x65 \x01(\x08\"u\n\x0c\x45ventPublish\x12\x12\n\nevent_type\x18\x01 \x01(\t\x12\x14\n\x0cpayload_json\x18\x02 \x01(\x0c\x12\x11\n\tmodule_id\x18\x03 \x01(\t\x12\x0f\n\x07subject\x18\x04 \x01(\t\x12\x17\n\x0fpublished_at_ms\x18\x05 \x01(\x03\"\x8b\x01\n\x0e\x43\x61pabilityCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x15\n\rcapability_id\x18\x02 \x01(\t\x12\x0e\n\x06method\x18\x03 \x01(\t\x12\x19\n\x11\x61rguments_msgpack\x18\x04 \x01(\x0c\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x05 \x01(\x05\x12\x11\n\tmodule_id\x18\x06 \x01(\t\"f\n\x10\x43\x61pabilityResult\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x16\n\x0eresult_msgpack\x18\x02 \x01(\x0c\x12\x12\n\nerror_code\x18\x03 \x01(\t\x12\x15\n\rerror_message\x18\x04 \x01(\t\">\n\x10\x43\x61pabilityOffers\x12*\n\x06offers\x18\x01 \x03(\x0b\x32\x1a.corral.v1.CapabilityOffer\"_\n\x0f\x43\x61pabilityOffer\x12\x15\n\rcapability_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08provider\x18\x03 \x01(\t\x12\x12\n\ndeprecated\x18\x04 \x01(\x08\"@\n\rModuleMetrics\x12/\n\x08\x66\x61milies\x18\x01 \x03(\x0b\x32\x1d.corral.v1.ModuleMetricFamily\"\x81\x01\n\x12ModuleMetricFamily\x12\x11\n\tmodule_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0c\n\x04help\x18\x04 \x01(\t\x12.\n\x07samples\x18\x05 \x03(\x0b\x32\x1d.corral.v1.ModuleMetricSample\"\x9e\x01\n\x12ModuleMetricSample\x12\x39\n\x06labels\x18\x01 \x03(\x0b\x32).corral.v1.ModuleMetricSample.LabelsEntry\x12\r\n\x05value\x18\x02 \x01(\x01\x12\x0f\n\x07\x62uckets\x18\x03 \x03(\x04\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01*}\n\x0cModuleIntent\x12\x1d\n\x19MODULE_INTENT_UNSPECIFIED\x10\x00\x12\x18\n\x14MODULE_INTENT_ACTIVE\x10\x01\x12\x1a\n\x16MODULE_INTENT_INACTIVE\x10\x02\x12\x18\n\x14MODULE_INTENT_PAUSED\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,8 +34,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_MODULEMETRICSAMPLE_LABELSENTRY']._loaded_options = None
   _globals['_MODULEMETRICSAMPLE_LABELSENTRY']._serialized_options = b'8\001'
-  _globals['_MODULEINTENT']._serialized_start=2669
-  _globals['_MODULEINTENT']._serialized_end=2794
+  _globals['_MODULEINTENT']._serialized_start=2789
+  _globals['_MODULEINTENT']._serialized_end=2914
   _globals['_MODULEINSTALL']._serialized_start=60
   _globals['_MODULEINSTALL']._serialized_end=442
   _globals['_MODULEUNINSTALL']._serialized_start=444
@@ -43,33 +43,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MODULECONTROL']._serialized_start=483
   _globals['_MODULECONTROL']._serialized_end=669
   _globals['_MODULESTATEUPDATE']._serialized_start=672
-  _globals['_MODULESTATEUPDATE']._serialized_end=1023
-  _globals['_MODULESETENTRY']._serialized_start=1026
-  _globals['_MODULESETENTRY']._serialized_end=1502
-  _globals['_EVENTSUBSCRIBE']._serialized_start=1504
-  _globals['_EVENTSUBSCRIBE']._serialized_end=1580
-  _globals['_EVENTUNSUBSCRIBE']._serialized_start=1582
-  _globals['_EVENTUNSUBSCRIBE']._serialized_end=1621
-  _globals['_EVENTCURSOR']._serialized_start=1623
-  _globals['_EVENTCURSOR']._serialized_end=1669
-  _globals['_MODULEEVENT']._serialized_start=1671
-  _globals['_MODULEEVENT']._serialized_end=1782
-  _globals['_EVENTPUBLISH']._serialized_start=1784
-  _globals['_EVENTPUBLISH']._serialized_end=1901
-  _globals['_CAPABILITYCALL']._serialized_start=1904
-  _globals['_CAPABILITYCALL']._serialized_end=2043
-  _globals['_CAPABILITYRESULT']._serialized_start=2045
-  _globals['_CAPABILITYRESULT']._serialized_end=2147
-  _globals['_CAPABILITYOFFERS']._serialized_start=2149
-  _globals['_CAPABILITYOFFERS']._serialized_end=2211
-  _globals['_CAPABILITYOFFER']._serialized_start=2213
-  _globals['_CAPABILITYOFFER']._serialized_end=2308
-  _globals['_MODULEMETRICS']._serialized_start=2310
-  _globals['_MODULEMETRICS']._serialized_end=2374
-  _globals['_MODULEMETRICFAMILY']._serialized_start=2377
-  _globals['_MODULEMETRICFAMILY']._serialized_end=2506
-  _globals['_MODULEMETRICSAMPLE']._serialized_start=2509
-  _globals['_MODULEMETRICSAMPLE']._serialized_end=2667
-  _globals['_MODULEMETRICSAMPLE_LABELSENTRY']._serialized_start=2622
-  _globals['_MODULEMETRICSAMPLE_LABELSENTRY']._serialized_end=2667
+  _globals['_MODULESTATEUPDATE']._serialized_end=1143
+  _globals['_MODULESETENTRY']._serialized_start=1146
+  _globals['_MODULESETENTRY']._serialized_end=1622
+  _globals['_EVENTSUBSCRIBE']._serialized_start=1624
+  _globals['_EVENTSUBSCRIBE']._serialized_end=1700
+  _globals['_EVENTUNSUBSCRIBE']._serialized_start=1702
+  _globals['_EVENTUNSUBSCRIBE']._serialized_end=1741
+  _globals['_EVENTCURSOR']._serialized_start=1743
+  _globals['_EVENTCURSOR']._serialized_end=1789
+  _globals['_MODULEEVENT']._serialized_start=1791
+  _globals['_MODULEEVENT']._serialized_end=1902
+  _globals['_EVENTPUBLISH']._serialized_start=1904
+  _globals['_EVENTPUBLISH']._serialized_end=2021
+  _globals['_CAPABILITYCALL']._serialized_start=2024
+  _globals['_CAPABILITYCALL']._serialized_end=2163
+  _globals['_CAPABILITYRESULT']._serialized_start=2165
+  _globals['_CAPABILITYRESULT']._serialized_end=2267
+  _globals['_CAPABILITYOFFERS']._serialized_start=2269
+  _globals['_CAPABILITYOFFERS']._serialized_end=2331
+  _globals['_CAPABILITYOFFER']._serialized_start=2333
+  _globals['_CAPABILITYOFFER']._serialized_end=2428
+  _globals['_MODULEMETRICS']._serialized_start=2430
+  _globals['_MODULEMETRICS']._serialized_end=2494
+  _globals['_MODULEMETRICFAMILY']._serialized_start=2497
+  _globals['_MODULEMETRICFAMILY']._serialized_end=2626
+  _globals['_MODULEMETRICSAMPLE']._serialized_start=2629
+  _globals['_MODULEMETRICSAMPLE']._serialized_end=2787
+  _globals['_MODULEMETRICSAMPLE_LABELSENTRY']._serialized_start=2742
+  _globals['_MODULEMETRICSAMPLE_LABELSENTRY']._serialized_end=2787
 # @@protoc_insertion_point(module_scope)

@@ -82,7 +82,7 @@ class ModuleControl(_message.Message):
     def __init__(self, module_id: _Optional[str] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., reason: _Optional[str] = ..., recover: _Optional[bool] = ..., reload: _Optional[bool] = ..., settings_json: _Optional[bytes] = ..., reload_ms: _Optional[int] = ..., recover_ms: _Optional[int] = ...) -> None: ...
 
 class ModuleStateUpdate(_message.Message):
-    __slots__ = ("module_id", "state", "last_error", "updated_at_ms", "version", "sha256", "from_state", "reason", "intent", "refused_sha256", "fetched_bytes", "size_bytes", "reload_ms", "recover_ms")
+    __slots__ = ("module_id", "state", "last_error", "updated_at_ms", "version", "sha256", "from_state", "reason", "intent", "refused_sha256", "fetched_bytes", "size_bytes", "reload_ms", "recover_ms", "signature_sha256", "refused_signature_sha256")
     MODULE_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -97,6 +97,8 @@ class ModuleStateUpdate(_message.Message):
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     RELOAD_MS_FIELD_NUMBER: _ClassVar[int]
     RECOVER_MS_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_SHA256_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_SIGNATURE_SHA256_FIELD_NUMBER: _ClassVar[int]
     module_id: str
     state: str
     last_error: str
@@ -111,7 +113,9 @@ class ModuleStateUpdate(_message.Message):
     size_bytes: int
     reload_ms: int
     recover_ms: int
-    def __init__(self, module_id: _Optional[str] = ..., state: _Optional[str] = ..., last_error: _Optional[str] = ..., updated_at_ms: _Optional[int] = ..., version: _Optional[str] = ..., sha256: _Optional[str] = ..., from_state: _Optional[str] = ..., reason: _Optional[str] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., refused_sha256: _Optional[str] = ..., fetched_bytes: _Optional[int] = ..., size_bytes: _Optional[int] = ..., reload_ms: _Optional[int] = ..., recover_ms: _Optional[int] = ...) -> None: ...
+    signature_sha256: str
+    refused_signature_sha256: str
+    def __init__(self, module_id: _Optional[str] = ..., state: _Optional[str] = ..., last_error: _Optional[str] = ..., updated_at_ms: _Optional[int] = ..., version: _Optional[str] = ..., sha256: _Optional[str] = ..., from_state: _Optional[str] = ..., reason: _Optional[str] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., refused_sha256: _Optional[str] = ..., fetched_bytes: _Optional[int] = ..., size_bytes: _Optional[int] = ..., reload_ms: _Optional[int] = ..., recover_ms: _Optional[int] = ..., signature_sha256: _Optional[str] = ..., refused_signature_sha256: _Optional[str] = ...) -> None: ...
 
 class ModuleSetEntry(_message.Message):
     __slots__ = ("module_id", "sha256", "intent", "version", "settings_sha256", "refused_sha256", "state", "reason", "last_error", "updated_at_ms", "signature_sha256", "refused_signature_sha256", "reload_ms", "recover_ms", "paused_reason")

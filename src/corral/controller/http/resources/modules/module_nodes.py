@@ -185,8 +185,12 @@ def settled(row: NodeModuleState | None, record: PackageRecord | None) -> bool:
     """Whether the module stays in this state until an operator acts."""
     if row is None or record is None:
         return row is None and record is None
-    if row.refused_sha256 == record.sha256 or row.phase is ModulePhase.FAILED:
-        return row.refused_sha256 == record.sha256 or row.sha256 == record.sha256
+    refused = row.refused_sha256 == record.sha256
+    answered = row.refused_signature_sha256 if refused else row.signature_sha256
+    if record.signature is not None and answered not in (None, record.signature.blob):
+        return False  # the report is about an earlier signature
+    if refused or row.phase is ModulePhase.FAILED:
+        return refused or row.sha256 == record.sha256
     if row.sha256 != record.sha256 or row.intent is not record.intent:
         return False
     if record.intent is not ModuleIntent.ACTIVE:
