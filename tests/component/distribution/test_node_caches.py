@@ -168,6 +168,20 @@ async def test_warming_answers_when_all_is_fetched_and_names_what_failed(depot):
         assert caught.value.code is code
 
 
+async def test_warming_a_published_daemon_names_what_its_cache_lacks(depot):
+    await depot.begin()
+    talker = await depot.talker(features=[])
+    await depot.upload("base", {"a": b"1"})
+    await depot.group("lobby", templates=["base"], artifact=JAR)
+    held = JarCacheEntry(platform="paper", version="1.21.4", sha256=JAR["sha256"])
+    for jars, lacking in (([], ["artifact/", "template/base"]), ([held], ["template/base"])):
+        warming = asyncio.create_task(depot.term.distribution.prewarm("n1", "lobby"))
+        await talker.read_until("request_cache_status")
+        await talker.send(DaemonMessage(cache_status=CacheStatus(jars=jars)))
+        failures = (await warming).failures
+        assert [each.subject[: len(name)] for each, name in zip(failures, lacking, strict=True)] == lacking
+
+
 async def test_a_group_is_warmed_on_all_nodes_that_it_may_run_on(depot):
     await depot.begin()
     await depot.upload("base", {"a": b"1"})

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from corral.controller.distribution.node_needs import Needs
 from corral.controller.distribution.ports import offline
 from corral.controller.instances.report_values import moment
 from corral.controller.sessions.node_links import NodeLinks, answer_of, dismiss
@@ -125,6 +126,26 @@ def cache_report(node: NodeId, status: CacheStatus, templates: TemplateMirror) -
             for entry in status.failures[:_ENTRIES]
         ),
     )
+
+
+def with_lacks(report: CacheReport, needs: Needs) -> CacheReport:
+    """The report of a daemon that does not say what it could not fetch: all that its cache lacks is a failure."""
+    held = {artifact.sha256 for artifact in report.artifacts}
+    lacking = {artifact for artifact, _ in needs.artifacts if artifact.sha256 not in held}
+    artifacts = {f"artifact/{each.platform}/{each.version}": Code.NOT_FOUND for each in lacking}
+    templates = {f"template/{name}": Code.NOT_SUPPORTED for name, _ in needs.templates}
+    failures = tuple(
+        CacheTrouble(subject=subject, code=code.name, message=_LACKS[code])
+        for subject, code in sorted((artifacts | templates).items())
+    )
+    return msgspec.structs.replace(report, failures=report.failures + failures)
+
+
+_LACKS: Final = {
+    Code.NOT_FOUND: "not in the cache so far; this daemon does not report the end of a download, so look again with "
+    "'corral node cache'",
+    Code.NOT_SUPPORTED: "this daemon fetches templates with its starts only; update it",
+}
 
 
 def _format_name(value: int) -> str:

@@ -24,7 +24,13 @@ from corral.controller.distribution.instance_files import (
     WalkRequest,
 )
 from corral.controller.distribution.instance_saves import FileSaving
-from corral.controller.distribution.node_caches import CacheQueries, CacheReport, SyncAnswer, cache_report
+from corral.controller.distribution.node_caches import (
+    CacheQueries,
+    CacheReport,
+    SyncAnswer,
+    cache_report,
+    with_lacks,
+)
 from corral.controller.distribution.node_needs import GroupNeeds, Needs, NodeAccess, warm_message
 from corral.controller.distribution.ports import FileUploads, Versions
 from corral.controller.distribution.template_server import TemplateServer
@@ -321,11 +327,13 @@ class Distribution:
 
     async def _fetched(self, node: NodeId, needs: Needs) -> CacheReport:
         with self.access.granted(node, needs):
-            return await self._asked(
+            report = await self._asked(
                 node,
                 lambda asked: ControllerMessage(pre_warm_cache=warm_message(needs, request_id=asked)),
                 timeout=WARM_SECONDS,
             )
+        link = self._links.find(node)
+        return report if link is None or link.facts.supports.templates else with_lacks(report, needs)
 
     async def _asked(
         self, node: NodeId, message_of: Callable[[str], ControllerMessage], *, timeout: float
