@@ -55,7 +55,7 @@ class ScriptedDaemon:
             address,
             identity.channel_credentials(),
             options=list(
-                dict([*channel_options(controller_host(identity.cluster)), *(options or [])]).items()
+                {**dict(channel_options(controller_host(identity.cluster))), **dict(options or [])}.items()
             ),
         )
         self.streams: Final = StreamChannel(self._channel)
@@ -87,7 +87,7 @@ class ScriptedDaemon:
         return Handshake(**{**defaults, **fields})
 
     async def open(self, first: DaemonMessage | bytes | None = None) -> ClientStream:
-        """Open the stream and, if given, send its first frame; only a test of the stream itself uses what is returned."""
+        """Open the stream and, if given, send its first frame."""
         connect = self.streams.stream_stream(
             _CONNECT, request_serializer=_serialize, response_deserializer=ControllerMessage.FromString
         )

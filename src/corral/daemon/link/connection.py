@@ -200,9 +200,8 @@ class LinkConnection:
     async def _write(self, stream: ClientStream) -> None:
         while (frame := await self.outbox.next_frame()) is not None:
             if not await stream.write(frame):
-                await asyncio.sleep(
-                    _GOODBYE_SECONDS
-                )  # the reader ends first, after what the controller sent last
+                # The reader ends meanwhile, after the last frame that the controller sent.
+                await asyncio.sleep(_GOODBYE_SECONDS)
                 return
 
     async def close(self) -> None:
