@@ -21,6 +21,8 @@ from corral.wire.v1.node_pb2 import Handshake, HandshakeAck, Ping, Pong
 
 STREAMS = 10
 """One write in a few meets the end of its stream."""
+FEW = 100
+"""Messages that may wait: a daemon with very many ends the connection itself."""
 REFUSAL = Rejected(Code.CERTIFICATE_REFUSED, "the node is revoked: stolen")
 
 
@@ -101,7 +103,9 @@ async def test_a_daemon_that_is_sending_learns_why_its_session_ended(scratch):
             async with connection_to(controller, scratch / "n1") as connection:
                 await connection.open(Handshake(node_id="n1"), deadline=20)
                 serving = asyncio.create_task(connection.serve())
-                while connection.send(DaemonMessage(pong=Pong(sequence=1))):
+                while not serving.done():
+                    if len(connection.outbox) < FEW:
+                        connection.send(DaemonMessage(pong=Pong(sequence=1)))
                     await asyncio.sleep(0)
                 reason = await serving
             assert (reason.code, reason.message) == (REFUSAL.code, REFUSAL.message)

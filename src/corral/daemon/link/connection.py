@@ -200,6 +200,7 @@ class LinkConnection:
     async def _write(self, stream: ClientStream) -> None:
         while (frame := await self.outbox.next_frame()) is not None:
             if not await stream.write(frame):
+                self.outbox.close()
                 # The reader ends meanwhile, after the last frame that the controller sent.
                 await asyncio.sleep(_GOODBYE_SECONDS)
                 return
