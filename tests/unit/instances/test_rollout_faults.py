@@ -403,20 +403,6 @@ def test_what_is_started_by_a_later_document_is_no_straggler():
     assert world.group().unsettled == ""
 
 
-def test_a_static_straggler_is_restarted_when_it_is_back():
-    world = DeployedWorld(2, static=True, disconnect=DisconnectSpec(replace_after_seconds=30))
-    away = world.there()[0]
-    world.drop(away.node)
-    world.live_on(60)
-    world.deploy()
-    world.live_on(100)
-    assert world.state_now is S.COMPLETED
-    world.come_back(away.node, with_runs=True)
-    world.live_on(60)
-    assert world.revisions() == [2, 2]
-    assert (world.record(away.id).node, world.group().unsettled) == (away.node, "")
-
-
 def test_a_static_instance_that_an_operator_holds_stopped_blocks_nothing():
     world = DeployedWorld(3, static=True)
     world.ask(instance_changes.stop_instance, "lobby-2", reason="maintenance")
@@ -424,20 +410,6 @@ def test_a_static_instance_that_an_operator_holds_stopped_blocks_nothing():
     world.deploy()
     world.until(S.COMPLETED)
     assert [each.id for each in world.there(2)] == ["lobby-1", "lobby-3"]
-
-
-def test_an_instance_that_is_waited_for_as_long_as_it_takes_is_a_straggler():
-    world = DeployedWorld(3, nodes=4, disconnect=DisconnectSpec(replace_after_seconds=None))
-    away = world.there()[0]
-    world.drop(away.node)
-    world.live_on(30)
-    world.deploy()
-    world.until(S.COMPLETED)
-    assert world.deployment.stragglers == {away.id: 1}
-    world.come_back(away.node, with_runs=True)
-    world.live_on(60)
-    assert world.revisions() == [2, 2, 2]
-    assert world.group().unsettled == ""
 
 
 def test_what_still_has_players_serves_again_on_the_way_back():

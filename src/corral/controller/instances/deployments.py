@@ -27,7 +27,7 @@ from corral.domain.groups.deployments import (
     DeploymentTrigger,
 )
 from corral.domain.groups.group_documents import brief_document, merged, parse_group
-from corral.domain.groups.instance_records import GroupRecord, LastScale, ScaleDirection, is_present
+from corral.domain.groups.instance_records import GroupRecord, LastScale, ScaleDirection, stays
 from corral.domain.groups.revisions import RevisionRecord
 from corral.domain.groups.scaling_spec import ScalingMode
 from corral.domain.groups.update_spec import UpdateSpec, UpdateStrategy
@@ -40,6 +40,7 @@ from corral.domain.planning.rollout_members import (
     DeploymentProgress,
     RolloutMembers,
     is_incoming,
+    keeps_place,
     progress_of_members,
     rollout_members,
 )
@@ -201,7 +202,7 @@ def _stable(
     number = group.pinned_revision or group.stable_revision
     if not number:
         by_basis = {each.basis: each.number for each in revisions_of(ws, name)}
-        present = (each for each in ws.instances_of(name) if is_present(each))
+        present = (each for each in ws.instances_of(name) if stays(each))
         numbers = (each.revision or by_basis.get(each.basis, 0) for each in present)
         running = Counter(each for each in numbers if each and each != target.number)
         number = max(running, key=lambda each: (running[each], each), default=0)
@@ -249,7 +250,8 @@ def pause_deployment(ws: Workspace, id: str, *, by: str) -> DeploymentRecord:
         return record
     text = f"paused by {by}"
     there = ws.instances_of(record.group)
-    incoming = sum(is_present(each) and not each.warm and is_incoming(record, each) for each in there)
+    spec = ws.require_group(record.group).spec
+    incoming = sum(keeps_place(spec, each) and not each.warm and is_incoming(record, each) for each in there)
     paused = msgspec.structs.replace(
         record.stepped(DeploymentTrigger.PAUSE, ws.now),
         resumes=record.resumes or record.state,

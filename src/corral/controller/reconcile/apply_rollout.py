@@ -57,6 +57,9 @@ def store_rollout(
         return
     refused = deployment.active and found.need.batches and reason and not started
     if refused:
-        deployment = msgspec.structs.replace(deployment, waiting=reason)
+        returning = found.refusal is not None and found.refusal.returning()
+        awaits = found.rollout.awaits if found.rollout is not None and not returning else ""
+        waiting = "; ".join(each for each in (awaits, reason) if each)
+        deployment = msgspec.structs.replace(deployment, waiting=waiting)
     if ws.deployment(deployment.id) != deployment:
         ws.put_deployment(deployment)

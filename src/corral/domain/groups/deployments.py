@@ -1,7 +1,8 @@
 """Deployments: how the instances of a group come to another revision, and the states of that.
 
-One deployment of a group is active at a time. It ends COMPLETED when every instance within reach runs by its target, and
-ROLLED_BACK when every one runs by the stable revision again. Counts are computed anew in each pass: the record keeps only
+One deployment of a group is active at a time. It ends COMPLETED when as many healthy instances as are wanted run by its
+target, and ROLLED_BACK when every one runs by the stable revision again. A node that is away is waited for unless others
+were started in the places of its instances. Counts are computed anew in each pass: the record keeps only
 what a later leader cannot see in the instances.
 """
 
@@ -167,7 +168,7 @@ class DeploymentRecord(Record, frozen=True, kw_only=True):
     decision: str = ""
     """The last decision about it as a whole."""
     stragglers: dict[str, int] = msgspec.field(default_factory=dict)
-    """When it has ended: the instances that were out of reach, with their revisions. They go when they are back."""
+    """When it has ended: the lost instances, with their revisions. They go when they are back."""
     pinned_before: int = 0
     """The revision that the group was pinned to before."""
 
@@ -182,7 +183,7 @@ class DeploymentRecord(Record, frozen=True, kw_only=True):
 
     @property
     def settled(self) -> bool:
-        """Has it ended with all instances within reach on one revision?"""
+        """Has it ended with all instances but lost ones on one revision?"""
         return self.state in (_S.COMPLETED, _S.ROLLED_BACK)
 
     @property

@@ -96,7 +96,7 @@ class _GroupLook:
             self._scale_up(need, verdict)
             need = self._deployed(need)
             need = wait_for_groups(view, self._spec, need)
-            need = wait_for_nodes(self._spec, need, self._instances, lost=tally.lost)
+            need = wait_for_nodes(self._spec, need, self._instances, lost=tally.lost, away=tally.away)
             need = wait_for_stops(self._spec, need, self._instances, serving=tally.serving)
         elif self._deployment is not None:
             self._rollout = held_rollout(self._deployment, need, now=view.now)
@@ -216,8 +216,11 @@ class _GroupLook:
         result.need = msgspec.structs.replace(need, moves=found.replace)
 
     def _is_rolled_out(self, record: InstanceRecord) -> bool:
-        """Does its deployment part with it anyway, and have others started in its place?"""
-        progress = self._rollout.progress if self._rollout is not None else None
+        """Does its deployment part with it anyway, and have others started in its place? One that waits for a node without
+        end does not."""
+        progress = None
+        if self._rollout is not None and not self._rollout.awaits:
+            progress = self._rollout.progress
         whole = progress is not None and progress.goal >= progress.wanted
         return whole and record.id not in self._under_way and self._leaves_to_deployment(record)
 

@@ -28,11 +28,15 @@ def wait_for_groups(view: PlanView, spec: GroupSpec, need: GroupNeed) -> GroupNe
     return need.waiting(Rule.DEPENDS_WAIT, unmet) if unmet else need
 
 
-def wait_for_nodes(spec: GroupSpec, need: GroupNeed, instances: Instances, *, lost: int) -> GroupNeed:
-    """Say of lost static instances why nothing is started in their places. Another reason explains more."""
-    if not lost or not spec.static or need.reason or need.start:
+def wait_for_nodes(
+    spec: GroupSpec, need: GroupNeed, instances: Instances, *, lost: int, away: int
+) -> GroupNeed:
+    """Say of instances whose nodes are waited for as long as it takes why nothing is started in their places: lost static
+    ones, and all of a group without `replace_after_seconds`. Another reason explains more."""
+    endless = spec.disconnect.replace_after_seconds is None
+    if not (away if endless else lost and spec.static) or need.reason or need.start:
         return need
-    return msgspec.structs.replace(need, rule=Rule.LOST_REPLACE, reason=held_text(instances()))
+    return msgspec.structs.replace(need, rule=Rule.LOST_REPLACE, reason=held_text(spec, instances()))
 
 
 def wait_for_away(spec: GroupSpec, need: GroupNeed, instances: Instances) -> GroupNeed:

@@ -77,14 +77,18 @@ def unreplaced(instances: Sequence[InstanceRecord]) -> list[InstanceRecord]:
     )
 
 
-def held_text(instances: Iterable[InstanceRecord]) -> str:
-    """Why nothing is started in the place of lost static instances; empty: none of them is lost."""
-    lost = [each for each in instances if is_lost(each)]
-    if not lost:
-        return ""
-    named = "; ".join(f"'{each.id}' is lost: {away_text(each)}" for each in lost[:_NAMED])
-    more = f"; and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
-    return f"{named}{more}; a static instance runs only where its directory is, so its node is waited for"
+def held_text(spec: GroupSpec, instances: Iterable[InstanceRecord]) -> str:
+    """Why nothing is started in the place of instances whose nodes are waited for as long as it takes."""
+    endless = spec.disconnect.replace_after_seconds is None
+    away = [each for each in instances if is_lost(each) or (endless and each.state is InstanceState.OFFLINE)]
+    named = "; ".join(
+        f"'{each.id}' is {'lost' if each.lost else 'OFFLINE'}: {away_text(each)}" for each in away[:_NAMED]
+    )
+    more = f"; and {len(away) - _NAMED} more" if len(away) > _NAMED else ""
+    why = "a static instance runs only where its directory is"
+    if not spec.static:
+        why = "'disconnect.replace_after_seconds' is null"
+    return f"{named}{more}; {why}, so its node is waited for" if away else ""
 
 
 def _predecessors(record: InstanceRecord, by_id: Mapping[str, InstanceRecord]) -> Iterator[InstanceRecord]:

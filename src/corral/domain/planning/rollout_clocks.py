@@ -8,11 +8,7 @@ import datetime as dt
 import msgspec
 
 from corral.domain.groups.deployments import DeploymentRecord
-from corral.domain.groups.group import GroupSpec
-from corral.domain.groups.instance_records import InstanceRecord
-from corral.domain.instance_states import InstanceState
 from corral.domain.planning.health import Health
-from corral.domain.planning.plan_view import PlanView
 from corral.domain.planning.rollout_members import RolloutMembers
 from corral.domain.planning.signals import RolloutClock
 
@@ -56,18 +52,13 @@ def run_clock(
     return deployment, used
 
 
-def only_waits(view: PlanView, spec: GroupSpec, members: RolloutMembers, *, goal: int) -> bool:
+def only_waits(members: RolloutMembers, *, static: bool, goal: int, missing: int) -> bool:
     """Is nothing waited for that tells something about the revision: only a node that is away, the players of others, or
-    their end? Static ones have to end before others can be started in their places."""
-    serving = (each.record for each in (*members.incoming, *members.outgoing))
-    if any(_in_grace(view, spec, each) for each in (*serving, *members.left)):
-        return True
-    if any(each.health is not Health.HEALTHY for each in members.incoming):
+    their end? Static ones have to end before others can be started in their places. `missing`: how many instances the
+    group lacks, those included that are about to go."""
+    if any(each.health not in (Health.HEALTHY, Health.AWAY) for each in members.incoming):
         return False
-    enough = spec.static or len(members.incoming) >= goal
+    if members.away:
+        return missing <= len(members.leaving) + len(members.returning) + len(members.stopping)
+    enough = static or len(members.incoming) >= goal
     return bool(members.leaving) or (bool(members.stopping) and enough)
-
-
-def _in_grace(view: PlanView, spec: GroupSpec, record: InstanceRecord) -> bool:
-    left = view.grace_left(spec, record.node)
-    return record.state is InstanceState.OFFLINE and left is not None and left > 0

@@ -11,16 +11,15 @@ import msgspec
 from corral.domain.groups.deployments import DeploymentRecord
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.instance_records import (
-    GroupRecord,
     InstanceRecord,
     is_draining,
     is_lost,
     is_present,
     is_starting,
     live,
+    stays,
 )
 from corral.domain.instance_states import InstanceState, Wanted
-from corral.domain.planning.group_plans import held_places
 from corral.domain.planning.health import Health, health_of
 from corral.domain.planning.node_drains import replacements
 from corral.domain.planning.plan_view import PlanView
@@ -49,7 +48,7 @@ class RolloutMembers(msgspec.Struct, frozen=True, kw_only=True):
     """Warm ones of the revision."""
     warm_outgoing: tuple[InstanceRecord, ...] = ()
     lost: tuple[InstanceRecord, ...] = ()
-    """Outgoing ones whose node is away, and not waited for any more."""
+    """Outgoing ones in whose places others are started: their node is away for longer than the group waits."""
     beside: int = 0
     """Instances in the place of others that still serve on nodes that are emptied: they are in no list until these go."""
 
@@ -60,6 +59,13 @@ class RolloutMembers(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def healthy(self) -> int:
         return count_healthy(self.incoming) + count_healthy(self.outgoing)
+
+    @property
+    def away(self) -> Sequence[InstanceRecord]:
+        """Those whose node is away, and is waited for."""
+        serving = [each.record for each in (*self.incoming, *self.outgoing) if each.health is Health.AWAY]
+        others = (*self.leaving, *self.returning, *self.stopping, *self.warm_outgoing)
+        return (*serving, *[each for each in others if each.state is InstanceState.OFFLINE])
 
     @property
     def left(self) -> Sequence[InstanceRecord]:
@@ -106,33 +112,27 @@ def _health_of(view: PlanView, spec: GroupSpec, record: InstanceRecord) -> Healt
     return health if record.wanted is Wanted.RUN or health is Health.AWAY else Health.UNHEALTHY
 
 
-def is_out_of_reach(view: PlanView, spec: GroupSpec, record: InstanceRecord) -> bool:
-    """Is its node away, and not waited for any more?"""
+def is_given_up(view: PlanView, spec: GroupSpec, record: InstanceRecord) -> bool:
+    """Is its node away for longer than its group waits? In the place of a static one nothing is started all the same."""
     if record.state is not InstanceState.OFFLINE or view.is_online(record.node):
         return False
     left = view.grace_left(spec, record.node)
-    return is_lost(record) or left is None or left <= 0
+    return is_lost(record) or (not stays(record) and left is not None and left <= 0)
 
 
-def unreachable_places(view: PlanView, group: GroupRecord, wanted: int) -> int:
-    """How many of the wanted instances no deployment can replace now: their nodes are away and nothing is started in their
-    places, or an operator holds them stopped."""
-    spec = group.spec
-    kept = (
-        is_out_of_reach(view, spec, each) and not each.warm and (spec.static or is_present(each))
-        for each in view.instances_of(spec.name)
-    )
-    return sum(kept) + len(held_places(group, view.tally(spec.name), wanted))
+def keeps_place(spec: GroupSpec, record: InstanceRecord) -> bool:
+    """Has it a place in its group? A static one has, wherever its node is: its directory is there."""
+    return is_present(record) or (spec.static and stays(record))
 
 
 def _place_of(view: PlanView, deployment: DeploymentRecord, spec: GroupSpec, record: InstanceRecord) -> str:
     """The name of the list that an instance belongs to; incoming ones that end or are out of reach belong to none."""
     incoming = is_incoming(deployment, record)
-    if is_out_of_reach(view, spec, record):
+    if not spec.static and is_given_up(view, spec, record):
         return "" if incoming else "lost"
-    if record.warm and is_present(record):
+    if record.warm and keeps_place(spec, record):
         return "warm" if incoming else "warm_outgoing"
-    if is_present(record):
+    if keeps_place(spec, record):
         return "incoming" if incoming else "outgoing"
     if is_draining(record):
         return "returning" if incoming else "leaving"
@@ -181,7 +181,7 @@ def progress_of_members(
         goal=goal,
         updated=healthy,
         healthy=members.healthy,
-        starting=len(incoming) - healthy - len(sick),
+        starting=sum(each.health is not Health.AWAY for each in incoming) - healthy - len(sick),
         outdated=len(members.outgoing),
         draining=len(members.leaving),
         waiting_players=tuple(

@@ -17,7 +17,6 @@ from corral.domain.groups.deployments import (
 )
 from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.groups.update_spec import Promotion, UpdateStrategy
-from corral.domain.instance_states import InstanceState
 from corral.domain.planning.health import Health
 from corral.domain.planning.plan_view import PlanView
 from corral.domain.planning.rollout_members import Member, RolloutMembers
@@ -112,7 +111,8 @@ def gate_verdict(
     for each in canaries:
         id = each.record.id
         if each.health is not Health.HEALTHY:
-            unknown = unknown or f"'{id}' is not healthy"
+            away = f"node '{each.record.node}' of '{id}' is away" if each.health is Health.AWAY else ""
+            unknown = unknown or away or f"'{id}' is not healthy"
             continue
         healthy += 1
         for name, bounds in sorted(deployment.options.gate.items()):
@@ -261,15 +261,20 @@ def unbased_text(deployment: DeploymentRecord, count: int) -> str:
     return f"{waits} before all come to revision {deployment.target}: there is no stable revision"
 
 
+def away_text(members: RolloutMembers) -> str:
+    """The nodes that are waited for; empty: none is."""
+    nodes = sorted({each.node for each in members.away})
+    return f"waits for {_listed(nodes)} to reconnect" if nodes else ""
+
+
 def waiting_text(members: RolloutMembers, *, goal: int, floor: int) -> str:
     """What a deployment waits for whose gate and starts are not in the way."""
-    away = [each.record for each in (*members.incoming, *members.outgoing) if each.health is Health.AWAY]
-    away += [each for each in (*members.leaving, *members.stopping) if each.state is InstanceState.OFFLINE]
-    if away:
-        return f"waits for {_listed(sorted({each.node for each in away}))} to reconnect"
-    unready = [each.record for each in members.incoming if each.health is not Health.HEALTHY]
+    settled = (Health.HEALTHY, Health.AWAY)
+    unready = [each.record for each in members.incoming if each.health not in settled]
     if unready:
         return f"waits for {_ids(unready)} to be healthy"
+    if members.away:
+        return away_text(members)
     if members.leaving:
         return f"waits for the players of {_ids(members.leaving)} to leave"
     if members.stopping:

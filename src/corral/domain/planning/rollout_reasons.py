@@ -81,6 +81,8 @@ def rollout_counterfactuals(
         add(f"the players of '{record.id}' leave", "it is stopped", until)
     for record in members.stopping:
         add(f"'{record.id}' has stopped", "its end is no longer waited for")
+    for node in sorted({record.node for record in members.away}):
+        add(f"node '{node}' connects again", "its instances are looked at, and updated")
     if deployment.clock_since is not None:
         left = deployment.options.progress_seconds - stalled_seconds(
             deployment, view.rollout_clock(deployment)

@@ -38,6 +38,8 @@ class RolloutResult(msgspec.Struct, kw_only=True):
     outgoing: frozenset[str] = frozenset()
     """Instances about whose stay the deployment alone decides."""
     wake_after: float | None = None
+    awaits: str = ""
+    """The nodes that are away and waited for as long as it takes, for people."""
 
 
 def held_rollout(deployment: DeploymentRecord, need: GroupNeed, *, now: dt.datetime) -> RolloutResult:

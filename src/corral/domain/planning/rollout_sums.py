@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from corral.domain.groups.available_floor import available_floor
 from corral.domain.groups.group import GroupSpec
 from corral.domain.instance_states import Wanted
+from corral.domain.planning.group_plans import GroupNeed
 from corral.domain.planning.health import Health, never_served
 from corral.domain.planning.plan_view import PlanView
-from corral.domain.planning.rollout_members import Member, RolloutMembers, count_healthy
+from corral.domain.planning.rollout_members import Member, RolloutMembers, is_given_up
 from corral.domain.planning.stops import goes_at_once
 
 
@@ -26,6 +28,20 @@ def starts_of(*, wanted: int, goal: int, incoming: int, outgoing: int, room: int
     lacking = wanted - incoming - outgoing - new
     former = max(0, min(wanted - goal - outgoing, room - new, lacking))
     return StartCounts(new, former)
+
+
+def least_healthy(
+    view: PlanView, spec: GroupSpec, members: RolloutMembers, need: GroupNeed, *, wanted: int
+) -> int:
+    """How many instances have to stay healthy. While static ones are away for longer than their group waits, the others are
+    updated; but none of these is stopped for good in the place of one that is away and no longer wanted."""
+    reached = wanted
+    if spec.static:
+        reached -= sum(is_given_up(view, spec, each) for each in view.instances_of(spec.name))
+    least = max(0, reached) - spec.update.unavailable(max(0, reached), spec.static)
+    if spec.static and need.present > need.wanted and members.away:
+        least = need.wanted
+    return least if spec.min_available is None else max(least, available_floor(spec, need.wanted))
 
 
 def to_retire(
@@ -53,12 +69,13 @@ def to_retire(
 
 
 def sick_at_once(members: RolloutMembers, *, most: int, going_back: bool) -> int:
-    """How many unhealthy ones of other revisions may go now: `most` at a time, less those of the revision that are not
-    healthy yet. What all of them wait for, such as a database, may be back before these are healthy, and the revision may
+    """How many unhealthy ones of other revisions may go now: `most` at a time, less those of the revision that are there and
+    not healthy yet. What all of them wait for, such as a database, may be back before these are healthy, and the revision may
     be a bad one. On the way back it is."""
     if going_back:
         return len(members.outgoing)
-    return max(0, most - (len(members.incoming) - count_healthy(members.incoming)))
+    unproven = sum(each.health not in (Health.HEALTHY, Health.AWAY) for each in members.incoming)
+    return max(0, most - unproven)
 
 
 def _order(view: PlanView, spec: GroupSpec, member: Member) -> tuple[bool, bool, int, int]:

@@ -13,14 +13,13 @@ from typing import Any, Final
 import msgspec
 
 from corral.domain.decisions import DecisionKind, Rule
-from corral.domain.groups.available_floor import available_floor
 from corral.domain.groups.deployments import DeploymentRecord, DeploymentState
 from corral.domain.groups.instance_records import GroupRecord, InstanceRecord, is_ready
 from corral.domain.groups.update_spec import Promotion
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.planning import rollout_phases as phases
 from corral.domain.planning.existing_instances import choose_promoted, choose_returning
-from corral.domain.planning.group_plans import GroupNeed, StartBatch, pause_text
+from corral.domain.planning.group_plans import GroupNeed, StartBatch, held_places, pause_text
 from corral.domain.planning.health import Health, settles_in
 from corral.domain.planning.plan_view import PlanView
 from corral.domain.planning.rollout_clocks import after_progress, only_waits, run_clock
@@ -30,11 +29,10 @@ from corral.domain.planning.rollout_members import (
     count_healthy,
     progress_of_members,
     rollout_members,
-    unreachable_places,
 )
 from corral.domain.planning.rollout_phases import NextPhase
 from corral.domain.planning.rollout_results import RolloutResult, RolloutStep
-from corral.domain.planning.rollout_sums import sick_at_once, starts_of, to_retire
+from corral.domain.planning.rollout_sums import least_healthy, sick_at_once, starts_of, to_retire
 from corral.domain.planning.stops import goes_at_once, is_left_by_all, left_text
 
 REPORT: Final = 5.0
@@ -60,15 +58,16 @@ class _RolloutLook:
         self._record = deployment
         self._options = deployment.options
         self._need = need
-        self._wanted = max(0, need.wanted - unreachable_places(view, group, need.wanted))
+        held = len(held_places(group, view.tally(group.spec.name), need.wanted))
+        self._all_held = held >= need.wanted > 0
+        proves = deployment.active and not deployment.going_back
+        self._wanted = max(need.wanted - held, min(need.wanted, 1) if proves else 0)
         self._members = rollout_members(view, deployment, self._spec)
         self._goal = phases.goal_of(deployment, self._wanted)
         static = group.spec.static
         surges = deployment.active and not static
         self._surge = self._options.surge(self._wanted, static) if surges else 0
-        self._floor = self._wanted - self._options.unavailable(self._wanted, static)
-        if group.spec.min_available is not None:
-            self._floor = max(self._floor, available_floor(group.spec, need.wanted))
+        self._floor = least_healthy(view, self._spec, self._members, need, wanted=self._wanted)
         self._clock = view.rollout_clock(deployment)
         self._unbased = 0
         """How many are not started for want of a stable revision."""
@@ -129,10 +128,14 @@ class _RolloutLook:
         self._say(phases.healing_text(self._record))
 
     def _retire_stragglers(self) -> None:
-        """Part with instances of another revision that were out of reach when the deployment ended."""
+        """Part with instances of another revision that were lost when the deployment ended. Static ones are never given up:
+        those that a controller of an earlier version has left stay as they are, and are shown as outdated."""
         left = self._members.left
-        if not left and not self._members.lost:
+        if self._spec.static or not (left or self._members.lost):
             self._result.group = {"unsettled": ""}
+        if self._spec.static:
+            self._change_need(start=0, refill=0)  # the next pass plans them as without a deployment
+            return
         self._change_need(surplus=max(0, len(self._members.incoming) - self._wanted))
         if any(each.state is not InstanceState.OFFLINE for each in left):
             self._result.outgoing = frozenset(each.record.id for each in self._members.outgoing)
@@ -145,7 +148,7 @@ class _RolloutLook:
     def _stand_in(self) -> None:
         """Ask for instances in the places that stragglers still have."""
         incoming, wanted = len(self._members.incoming), self._wanted
-        room = wanted + self._options.surge(wanted, self._spec.static) - self._members.serving
+        room = wanted + self._options.surge(wanted, False) - self._members.serving
         more = min(wanted - incoming, room) - self._need.start
         if more > 0 and self._members.outgoing and not self._is_paused():
             reason = f"in the place of '{self._members.outgoing[0].record.id}', which was out of reach"
@@ -308,6 +311,8 @@ class _RolloutLook:
             return False
         if record.state is DeploymentState.GATE:
             return self._watch()
+        if record.going_back:  # one of the stable revision has nothing to prove
+            healthy += sum(each.health is Health.AWAY for each in self._members.incoming)
         if self._members.left or healthy < self._wanted:
             return False
         self._step(phases.finished(record, self._members, now))
@@ -336,7 +341,9 @@ class _RolloutLook:
         """Let the time without progress count, except while a gate is watched, or only players, stops or a node are
         waited for."""
         watching = self._record.state is DeploymentState.GATE and not self._gate().unknown
-        stops = watching or only_waits(self._view, self._spec, self._members, goal=self._goal)
+        static, missing = self._spec.static, self._need.missing
+        stops = watching or self._all_held
+        stops = stops or only_waits(self._members, static=static, goal=self._goal, missing=missing)
         self._result.record, used = run_clock(
             self._result.record, self._record, self._clock, stops=stops, now=self._view.now
         )
@@ -349,13 +356,15 @@ class _RolloutLook:
     def _wait(self, started: int) -> None:
         """Say what is waited for."""
         record = self._result.record
+        if self._spec.disconnect.replace_after_seconds is None:
+            self._result.awaits = phases.away_text(self._members)
         if self._is_paused() and len(self._members.incoming) < self._goal:
             text = self._pause_text()
         elif started:
             text = f"{started} are being started"
         elif record.state is DeploymentState.GATE:
             text = self._gate().unknown or phases.gate_text(record)
-        elif self._need.rule is not None and len(self._members.incoming) < self._goal:
+        elif self._all_held or (self._need.rule is not None and len(self._members.incoming) < self._goal):
             text = self._need.reason
         else:
             text = phases.waiting_text(self._members, goal=self._goal, floor=max(self._floor, 0))
