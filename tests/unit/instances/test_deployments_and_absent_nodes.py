@@ -132,6 +132,17 @@ def test_the_clock_runs_for_one_within_reach_that_does_not_get_ready():
     assert world.deployment.outcome == f"no progress for 100 s; waits for '{new.id}' to be healthy"
 
 
+def test_the_clock_stands_still_while_no_node_is_there():
+    world = DeployedWorld(4, **KINDS["without a time"])
+    world.crash(world.there()[0], restarted=False)
+    world.drop("n1")
+    world.drop("n2")
+    world.live_on(66)
+    world.deploy(progress_seconds=100)
+    world.live_on(600)
+    assert world.state_now is S.ROLLING
+
+
 def test_a_world_within_reach_that_finds_no_place_is_not_forgotten_for_one_that_is_away():
     world = away("static, beyond the grace time", "n2")
     world.edit(memory_mb=10**6)
@@ -242,6 +253,19 @@ def test_nothing_is_stable_while_an_operator_holds_every_instance_stopped():
         world.ask(instance_changes.restart_instance, id, reason="")
     world.until(S.COMPLETED)
     assert world.revisions() == [2, 2]
+
+
+def test_the_last_world_is_not_stopped_for_good_beside_one_that_an_operator_keeps_stopped():
+    world = DeployedWorld(3, static=True)
+    world.ask(instance_changes.stop_instance, "lobby-1", reason="maintenance")
+    world.live_on(30)
+    world.edit(min=1)
+    world.live_on(30)
+    (here,) = ids(world)
+    world.deploy()
+    world.live_on(300)
+    assert [each.id for each in world.there()] == [here]
+    assert "stopped by hand: 'lobby-1' (maintenance)" in world.deployment.waiting
 
 
 def test_worlds_within_reach_are_not_stopped_for_those_that_are_away_and_no_longer_wanted():

@@ -175,7 +175,7 @@ def group_need(
         refill=max(0, wants_warm - tally.warm),
         warm_surplus=max(0, tally.warm - wants_warm - missing),
         end_pause=group.paused is not None and pause_over,
-        reason="" if missing or present - len(held) >= wanted else _resting(held),
+        reason="" if missing or present - len(held) >= wanted else resting_text(held),
     )
     if group.hold is not None:
         return need.waiting(Rule.HOLD_STOP, hold_text(group.hold, group.spec.name))
@@ -260,7 +260,7 @@ def place_free_at(record: InstanceRecord, now: dt.datetime) -> dt.datetime | Non
     return due if dt.timedelta() < due - now <= longest else None
 
 
-def _resting(held: Sequence[InstanceRecord]) -> str:
+def resting_text(held: Sequence[InstanceRecord]) -> str:
     """The instances that an operator stopped, and how to start them."""
     shown = short_list((f"'{each.id}' ({each.held})" for each in held), _SHOWN)
     if not held:

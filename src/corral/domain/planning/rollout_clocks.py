@@ -8,7 +8,9 @@ import datetime as dt
 import msgspec
 
 from corral.domain.groups.deployments import DeploymentRecord
+from corral.domain.node_states import NodeState
 from corral.domain.planning.health import Health
+from corral.domain.planning.plan_view import PlanView
 from corral.domain.planning.rollout_members import RolloutMembers
 from corral.domain.planning.signals import RolloutClock
 
@@ -52,13 +54,14 @@ def run_clock(
     return deployment, used
 
 
-def only_waits(members: RolloutMembers, *, static: bool, goal: int, missing: int) -> bool:
+def only_waits(view: PlanView, members: RolloutMembers, *, static: bool, goal: int, missing: int) -> bool:
     """Is nothing waited for that tells something about the revision: only a node that is away, the players of others, or
     their end? Static ones have to end before others can be started in their places. `missing`: how many instances the
     group lacks, those included that are about to go."""
     if any(each.health not in (Health.HEALTHY, Health.AWAY) for each in members.incoming):
         return False
     if members.away:
-        return missing <= len(members.leaving) + len(members.returning) + len(members.stopping)
+        going = len(members.leaving) + len(members.returning) + len(members.stopping)
+        return missing <= going or not any(each.state is NodeState.ONLINE for each in view.nodes())
     enough = static or len(members.incoming) >= goal
     return bool(members.leaving) or (bool(members.stopping) and enough)

@@ -30,16 +30,15 @@ def starts_of(*, wanted: int, goal: int, incoming: int, outgoing: int, room: int
     return StartCounts(new, former)
 
 
-def least_healthy(
-    view: PlanView, spec: GroupSpec, members: RolloutMembers, need: GroupNeed, *, wanted: int
-) -> int:
+def least_healthy(view: PlanView, spec: GroupSpec, need: GroupNeed, *, wanted: int) -> int:
     """How many instances have to stay healthy. While static ones are away for longer than their group waits, the others are
-    updated; but none of these is stopped for good in the place of one that is away and no longer wanted."""
+    updated. Where more are there than are wanted, counted with those that are away or kept stopped by an operator, one that
+    is stopped is not started again: then as many as are wanted stay."""
     reached = wanted
     if spec.static:
         reached -= sum(is_given_up(view, spec, each) for each in view.instances_of(spec.name))
     least = max(0, reached) - spec.update.unavailable(max(0, reached), spec.static)
-    if spec.static and need.present > need.wanted and members.away:
+    if spec.static and need.present > need.wanted:
         least = need.wanted
     return least if spec.min_available is None else max(least, available_floor(spec, need.wanted))
 

@@ -19,7 +19,7 @@ from corral.domain.groups.update_spec import Promotion
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.planning import rollout_phases as phases
 from corral.domain.planning.existing_instances import choose_promoted, choose_returning
-from corral.domain.planning.group_plans import GroupNeed, StartBatch, held_places, pause_text
+from corral.domain.planning.group_plans import GroupNeed, StartBatch, held_places, pause_text, resting_text
 from corral.domain.planning.health import Health, settles_in
 from corral.domain.planning.plan_view import PlanView
 from corral.domain.planning.rollout_clocks import after_progress, only_waits, run_clock
@@ -58,16 +58,17 @@ class _RolloutLook:
         self._record = deployment
         self._options = deployment.options
         self._need = need
-        held = len(held_places(group, view.tally(group.spec.name), need.wanted))
-        self._all_held = held >= need.wanted > 0
+        held = held_places(group, view.tally(group.spec.name), need.wanted)
+        self._all_held = resting_text(held) if len(held) >= need.wanted > 0 else ""
+        """Why none of the wanted ones runs, where an operator keeps all of them stopped."""
         proves = deployment.active and not deployment.going_back
-        self._wanted = max(need.wanted - held, min(need.wanted, 1) if proves else 0)
+        self._wanted = max(need.wanted - len(held), min(need.wanted, 1) if proves else 0)
         self._members = rollout_members(view, deployment, self._spec)
         self._goal = phases.goal_of(deployment, self._wanted)
         static = group.spec.static
         surges = deployment.active and not static
         self._surge = self._options.surge(self._wanted, static) if surges else 0
-        self._floor = least_healthy(view, self._spec, self._members, need, wanted=self._wanted)
+        self._floor = least_healthy(view, self._spec, need, wanted=self._wanted)
         self._clock = view.rollout_clock(deployment)
         self._unbased = 0
         """How many are not started for want of a stable revision."""
@@ -341,9 +342,9 @@ class _RolloutLook:
         """Let the time without progress count, except while a gate is watched, or only players, stops or a node are
         waited for."""
         watching = self._record.state is DeploymentState.GATE and not self._gate().unknown
-        static, missing = self._spec.static, self._need.missing
-        stops = watching or self._all_held
-        stops = stops or only_waits(self._members, static=static, goal=self._goal, missing=missing)
+        stops = bool(watching or self._all_held) or only_waits(
+            self._view, self._members, static=self._spec.static, goal=self._goal, missing=self._need.missing
+        )
         self._result.record, used = run_clock(
             self._result.record, self._record, self._clock, stops=stops, now=self._view.now
         )
@@ -364,7 +365,9 @@ class _RolloutLook:
             text = f"{started} are being started"
         elif record.state is DeploymentState.GATE:
             text = self._gate().unknown or phases.gate_text(record)
-        elif self._all_held or (self._need.rule is not None and len(self._members.incoming) < self._goal):
+        elif self._all_held:
+            text = self._all_held
+        elif self._need.rule is not None and len(self._members.incoming) < self._goal:
             text = self._need.reason
         else:
             text = phases.waiting_text(self._members, goal=self._goal, floor=max(self._floor, 0))
