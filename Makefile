@@ -48,6 +48,7 @@ durations: setup  ## measure how long each test file takes; see tests/durations.
 	$(BIN)/python tools/update_durations.py build/tests.xml
 
 soak: setup  ## long campaigns, then all tests again and again
+	$(BIN)/python -m campaigns.absent_nodes --histories 200
 	$(BIN)/python -m campaigns.faults --minutes $(MINUTES) --store sqlite
 	$(BIN)/python -m campaigns.faults --minutes $(MINUTES) --store postgres
 	$(BIN)/python -m campaigns.decisions --minutes $(MINUTES) --store sqlite
