@@ -15,6 +15,7 @@ HEAVY = {
     "grpc",
     "msgspec",
     "prometheus_client",
+    "prompt_toolkit",
     "rich",
     "starlette",
     "structlog",

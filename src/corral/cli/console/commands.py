@@ -14,7 +14,7 @@ from corral.cli.token_options import token_options
 
 if TYPE_CHECKING:
     from corral.cli.console.known_names import KnownNames
-    from corral.cli.console.shell import Shell
+    from corral.cli.console.shell import ReadLine
 
 PROMPT: Final = "corral> "
 _COMPLETION_SECONDS: Final = 2.0
@@ -42,29 +42,44 @@ def console(url: str | None, token: str | None, token_file: str | None, context:
                 shell.run(lines_of_input)
                 return shell.failed
             note(greeting(session.client))
-            _interactive(shell, names)
+            shell.run(_typed_lines(names))
             return 0
         finally:
             names.close()
 
 
-def _interactive(shell: Shell, names: KnownNames) -> None:
-    from corral.cli.console.completion import Completer
+def _typed_lines(names: KnownNames) -> ReadLine:
+    """What reads a line from the terminal, with editing where that has a cursor to move."""
     from corral.cli.console.history import History, history_path
-    from corral.cli.console.shell import BUILT_IN
+    from corral.cli.terminal.prompts import can_edit_lines
 
     history = History(history_path(os.environ))
-    history.load()
-    Completer(names, built_in=BUILT_IN).install()
 
-    def read() -> str | None:
+    if not can_edit_lines():
+
+        def read_plainly() -> str | None:
+            try:
+                line = input(PROMPT)
+            except EOFError:
+                click.echo()
+                return None
+            history.append_string(line)
+            return line
+
+        return read_plainly
+
+    from corral.cli.console.completion import NameCompleter
+    from corral.cli.console.shell import BUILT_IN
+    from corral.cli.terminal.line_prompt import LinePrompt
+
+    prompt = LinePrompt(PROMPT, history=history, completer=NameCompleter(names, built_in=BUILT_IN))
+
+    def read_edited() -> str | None:
         try:
-            line = input(PROMPT)
+            return prompt.read()
+        except KeyboardInterrupt:
+            return ""  # the prompt has left the line already
         except EOFError:
-            click.echo()
             return None
-        history.add(line)
-        return line
 
-    shell.run(read)
-    history.save()
+    return read_edited

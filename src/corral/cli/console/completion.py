@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import readline
+import re
 from collections.abc import Sequence
 from typing import Final
 
 from click.shell_completion import ShellComplete
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
 
 from corral.cli.completion import VARIABLE
 from corral.cli.console.known_names import KnownNames
@@ -16,29 +18,25 @@ from corral.cli.main import cli
 from corral.domain.command_lines import PROGRAM, words_of_line
 
 _MOST: Final = 500
+_SPACE: Final = re.compile(r"[ \t\n]")
 
 
-class Completer:
-    """Called by readline: `completer(text, 0)`, then 1, 2, … until it returns None. Never raises and never prints."""
+class NameCompleter(Completer):
+    """Never raises and never prints."""
 
     def __init__(self, names: KnownNames, *, built_in: Sequence[str]) -> None:
         self._names = names
         self._built_in = built_in
-        self._found: list[str] = []
 
-    def install(self) -> None:
-        readline.set_completer(self)
-        readline.set_completer_delims(" \t\n")
-        readline.parse_and_bind("tab: complete")
-        readline.parse_and_bind("set show-all-if-ambiguous on")
-        readline.parse_and_bind("set enable-bracketed-paste on")
-
-    def __call__(self, text: str, state: int) -> str | None:
-        if state == 0:
-            self._found = []
-            with contextlib.suppress(Exception):  # a prompt is no place for errors
-                self._found = self.candidates(readline.get_line_buffer()[: readline.get_begidx()], text)
-        return self._found[state] if state < len(self._found) else None
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> list[Completion]:
+        """What the word before the cursor may become."""
+        del complete_event
+        before = document.text_before_cursor
+        text = _SPACE.split(before)[-1]
+        with contextlib.suppress(Exception):  # a prompt is no place for errors
+            found = self.candidates(before[: len(before) - len(text)], text)
+            return [Completion(each, start_position=-len(text)) for each in found]
+        return []
 
     def candidates(self, before: str, text: str) -> list[str]:
         """What `text` may become after these words."""

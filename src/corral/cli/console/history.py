@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import readline
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
+
+from prompt_toolkit.history import InMemoryHistory
 
 from corral.cli.api.context_store import default_path
 from corral.domain.command_secrets import may_hold_secret
@@ -31,44 +32,36 @@ def history_path(environment: Mapping[str, str]) -> str:
     return os.path.join(os.path.dirname(default_path(environment)), _NAME)  # noqa: PTH118, PTH120 - as there
 
 
-class History:
+class History(InMemoryHistory):
     """The lines of this and of former consoles. What cannot be read or written is left out: a console works without."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        readline.set_auto_history(False)
-        readline.set_history_length(LINES_MAX)
-
-    def load(self) -> None:
-        readline.clear_history()
+        lines: list[str] = []
+        whole = False
         with contextlib.suppress(OSError):
-            if os.path.getsize(self._path) <= _LARGEST:  # noqa: PTH202 - as there
-                readline.read_history_file(self._path)
-        self.save()
+            if os.path.getsize(path) <= _LARGEST:  # noqa: PTH202 - as there
+                with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
+                    lines = [line for line in file.read().split("\n") if line]
+                whole = len(lines) <= LINES_MAX
+        kept = lines[-LINES_MAX:]
+        self._write([] if whole else kept, os.O_APPEND if whole else os.O_TRUNC)
+        super().__init__(kept)
 
-    def add(self, line: str) -> None:
-        """Keep a line, on disk at once: a console may be killed."""
-        last = readline.get_current_history_length()
-        if not may_be_kept(line) or (last and readline.get_history_item(last) == line):
-            return
-        readline.add_history(line)
+    def append_string(self, string: str) -> None:
+        """Keep a line, on disk at once: a console may be killed. Pasted lines that are run as one are kept in memory."""
+        string = string.rstrip("\n")
+        if may_be_kept(string):
+            super().append_string(string)
+            if "\n" not in string:
+                self._write([string], os.O_APPEND)
+
+    def _write(self, lines: Sequence[str], how: int) -> None:
+        """To the file, which is for its owner alone from its first moment."""
         with contextlib.suppress(OSError):
-            self._make()
-            readline.append_history_file(1, self._path)
-
-    def save(self) -> None:
-        """Cut the file to its bound."""
-        with contextlib.suppress(OSError):
-            self._make()
-            readline.write_history_file(self._path)
-            os.chmod(self._path, 0o600)  # noqa: PTH101 - readline made it anew
-
-    def _make(self) -> None:
-        """The file, for its owner alone from its first moment."""
-        os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self._path, flags, 0o600)
-        try:
-            os.fchmod(descriptor, 0o600)
-        finally:
-            os.close(descriptor)
+            os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | how
+            descriptor = os.open(self._path, flags, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+                os.fchmod(file.fileno(), 0o600)
+                file.writelines(f"{line}\n" for line in lines)

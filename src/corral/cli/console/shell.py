@@ -42,11 +42,10 @@ class Shell:
         while True:
             try:
                 line = read()
+                if line is None or not self.execute(line):
+                    return
             except KeyboardInterrupt:
                 note("")
-                continue
-            if line is None or not self.execute(line):
-                return
 
     def execute(self, line: str) -> bool:
         """Run one line; False: it was the last one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -25,6 +26,12 @@ def password_file_option(command: F) -> F:
 def is_terminal() -> bool:
     """Whether there is somebody to ask."""
     return sys.stdin.isatty()
+
+
+def can_edit_lines() -> bool:
+    """Whether the terminal is one on which a line can be edited while it is typed."""
+    capable = os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+    return capable and is_terminal() and sys.stdout.isatty()
 
 
 def ask(what: str, *, instead: str, hidden: bool = False, default: str | None = None) -> str:
