@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
-import pty
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from shell_terminal import PASTED, ShellTerminal
 from stand_in_console import RUN, Console
 from stand_in_controller import PROGRAM, Answer, Request, StandIn, refused
 
-from corral.cli.terminal.console_line import LineEditor, Neutraliser, neutral
+from corral.cli.terminal.console_line import Neutraliser, neutral
 
 Corral = Callable[..., subprocess.CompletedProcess[str]]
 Begin = Callable[..., subprocess.Popen[str]]
@@ -391,54 +390,70 @@ def test_a_prompt_stands_before_the_line(terminal: Callable[..., Tmux], console:
     tmux.shows("Password: ok\nlobby-1>")
 
 
-def test_a_killed_client_is_all_that_ends(pointed: dict[str, str], console: Console) -> None:
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*PROGRAM, "instance", "console", "lobby-1"], env=pointed, stdin=theirs, stdout=theirs, stderr=theirs
-    )
-    os.close(theirs)
-    until(lambda: console.streams, lambda: process.poll())
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=30) != 0
-    os.close(ours)
+@pytest.fixture
+def attached(pointed: dict[str, str], console: Console) -> Iterator[ShellTerminal]:
+    words = ("instance", "console", "lobby-1")
+    with ShellTerminal(pointed, *words, prompt="lobby-1> ") as shell:
+        until(lambda: console.streams, lambda: "no stream")
+        yield shell
+
+
+def test_a_killed_client_is_all_that_ends_and_its_terminal_is_as_before(
+    attached: ShellTerminal, console: Console
+) -> None:
+    attached.press("begun")
+    attached.shows("begun")
+    attached.process.send_signal(signal.SIGTERM)
+    assert attached.ends() == 128 + signal.SIGTERM
+    assert attached.is_as_before()
     assert console.commands == []
 
 
-def typed(editor: LineEditor, text: str) -> list[str]:
-    return editor.feed(text.encode())
-
-
-def test_the_editor_edits() -> None:
-    editor = LineEditor()
-    assert typed(editor, "helo\x1b[Dl\r") == ["hello"]
-    assert typed(editor, "one two\x17three\n") == ["one three"]
-    assert typed(editor, "abc\x01x\x05y\r") == ["xabcy"]
-    assert typed(editor, "junk\x15kept\r") == ["kept"]
-    assert typed(editor, "kee\x02\x0bp\r") == ["kep"]
-    assert typed(editor, "\x1b[A\x1b[A\r") == ["kept"]
-    assert typed(editor, "draft\x1b[A\x1b[B\r") == ["draft"]
-    assert typed(editor, "a\x1b[15~b\x1b[1;5Cc\x1bxd\r") == ["abcd"]
-    assert typed(editor, "two\rlines\r") == ["two", "lines"]
-    assert editor.feed("€".encode()[:1]) == []
-    editor.feed("€".encode()[1:])
-    assert editor.text == "€"
-
-
 @pytest.mark.parametrize("key", ["\x03", "\x1d", "\x04"])
-def test_these_keys_detach(key: str) -> None:
-    editor = LineEditor()
-    assert typed(editor, key + "not sent\r") == []
-    assert editor.detached
+def test_these_keys_detach(attached: ShellTerminal, console: Console, key: str) -> None:
+    attached.press(key + "not sent\r")
+    assert attached.ends() == 0
+    assert attached.is_as_before()
+    assert console.commands == []
 
 
-def test_a_long_line_is_shown_round_the_cursor() -> None:
-    editor = LineEditor()
-    typed(editor, "0123456789" * 20)
-    shown, column = editor.view("lobby-1> ", 40)
-    assert len(shown) <= 39
-    assert column == len(shown)
-    assert shown.startswith("lobby-1> ")
-    assert shown.endswith("9")
+def test_pasted_lines_are_sent_by_enter_one_by_one(attached: ShellTerminal, console: Console) -> None:
+    attached.press(PASTED.format("say héllo 世界\rlist\x07\r"))
+    attached.shows("list")
+    assert console.commands == []
+    attached.press("\r")
+    attached.shows("» say héllo 世界\n» list\n")
+    until(lambda: len(console.commands) == 2, lambda: console.commands)
+    assert console.commands == ["say héllo 世界", "list"]
+
+
+def test_a_flood_passes_above_the_line_that_is_typed(attached: ShellTerminal, console: Console) -> None:
+    for begin in range(0, 20_000, 100):
+        console.write("".join(f"line {number}\n" for number in range(begin, begin + 100)))
+        if begin % 1000 == 0:
+            attached.press("x")
+    shown = attached.shows("line 19999\n")
+    assert shown.splitlines()[-1] == "line 19998"
+    assert [f"line {number}" for number in range(19_999)] == [
+        line for line in shown.splitlines() if "line" in line
+    ]
+    attached.press("\r")
+    attached.shows(f"» {'x' * 20}\n")
+    until(lambda: console.commands, lambda: "nothing was sent")
+    assert console.commands == ["x" * 20]
+
+
+@pytest.mark.parametrize("words", [("console",), ("instance", "console", "lobby-1")])
+def test_a_terminal_without_a_cursor_is_written_line_by_line(
+    pointed: dict[str, str], console: Console, words: tuple[str, ...]
+) -> None:
+    console.write("\x1b[2Jold\n")
+    first, typed = ("corral> ", "exit") if words == ("console",) else ("\\x1b[2Jold\n", "list")
+    with ShellTerminal(pointed, *words, prompt=first, term="dumb") as shell:
+        shell.press(f"{typed}\n\x04")
+        assert shell.ends() == 0
+        assert shell.codes == 0
+    assert console.commands == ([] if words == ("console",) else ["list"])
 
 
 def test_sequences_that_are_cut_are_put_together_first() -> None:

@@ -15,19 +15,24 @@ import select
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import click
 
 from corral.cli.api import event_stream
 from corral.cli.api.client import Client, segment
 from corral.cli.failure import CommandFailure, Unreachable, note, printable
 from corral.cli.instance.sent_commands import sender
-from corral.cli.terminal.console_line import LineEditor, Neutraliser, gap_text
+from corral.cli.terminal.console_line import Neutraliser, gap_text
+
+if TYPE_CHECKING:
+    from corral.cli.terminal.line_prompt import SendingPrompt
 
 _QUIET_SECONDS: Final = 0.5
 _PATIENCE_SECONDS: Final = 30.0
 """How long a line is tried: a controller that was killed is back by then, and its nodes, too."""
 _LINGER_SECONDS: Final = 10.0
-_CLEAR_LINE: Final = "\r\x1b[K"
+_BATCH: Final = 256
 _MAX_PARTIAL: Final = 4096
 _ECHOES: Final = 64
 
@@ -75,11 +80,9 @@ class ConsoleSession:
         self._lines.put(line)
 
     def take(self) -> Iterator[tuple[str, Any]]:
-        """The events since the last call."""
-        with contextlib.suppress(queue.Empty):
-            os.read(self._ours, 65_536)
-            while True:
-                yield self._events.get_nowait()
+        """Events since the last call, a bounded number of them: keys are read in between."""
+        for _ in os.read(self._ours, _BATCH):
+            yield self._events.get_nowait()
 
     def _put(self, kind: str, value: Any) -> None:
         self._events.put((kind, value))
@@ -155,64 +158,30 @@ def how_it_ended(id: str, end: Any) -> str:
 
 
 class ConsoleScreen:
-    """Output above, one line of input below it. Output whose line is not finished is shown before the
-    prompt until it is."""
+    """Output above the line that is typed. Output whose line is not finished is shown before the prompt until it is."""
 
-    def __init__(self, editor: LineEditor, *, prompt: str, raw: bool) -> None:
-        self._editor = editor
+    def __init__(self, prompt: SendingPrompt, *, raw: bool) -> None:
         self._prompt = prompt
-        self._partial = ""
         self._neutral = None if raw else Neutraliser()
 
     def write(self, text: str) -> None:
-        text = self._partial + (self._neutral.clean(text) if self._neutral else text)
-        whole, newline, self._partial = text.rpartition("\n")
-        if len(self._partial) > _MAX_PARTIAL:
-            whole, newline, self._partial = whole + newline + self._partial, "\n", ""
-        if newline:
-            self._put(_CLEAR_LINE + whole.replace("\n", "\r\n") + "\r\n")
-        self.draw()
+        text = self._prompt.before + (self._neutral.clean(text) if self._neutral else text)
+        whole, newline, partial = text.rpartition("\n")
+        if len(partial) > _MAX_PARTIAL:
+            whole, newline, partial = whole + newline + partial, "\n", ""
+        self._prompt.before = partial
+        self._prompt.print_above(whole + newline)
 
     def write_apart(self, text: str) -> None:
         """Whole lines from elsewhere: what has begun at the end goes on afterwards."""
-        begun, self._partial = self._partial, ""
+        begun, self._prompt.before = self._prompt.before, ""
         self.write(text)
-        self._partial = begun
-        self.draw()
+        self._prompt.before = begun
 
     def print_line(self, line: str) -> None:
         """A line of ours among the output."""
         if line:
-            self._put(f"{_CLEAR_LINE}\x1b[2m{printable(line)}\x1b[0m\r\n")
-        self.draw()
-
-    def draw(self) -> None:
-        columns = os.get_terminal_size(sys.stdout.fileno()).columns or 80
-        shown, column = self._editor.view(self._partial + self._prompt, columns)
-        self._put(f"{_CLEAR_LINE}{shown}\r" + (f"\x1b[{column}C" if column else ""))
-
-    def leave(self) -> None:
-        self._put(_CLEAR_LINE + (self._partial + "\r\n" if self._partial else ""))
-
-    @staticmethod
-    def _put(text: str) -> None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-
-
-@contextlib.contextmanager
-def typing_mode() -> Iterator[None]:
-    """Every key comes at once and none of them ends the process; given back however we end."""
-    import termios
-    import tty
-
-    descriptor = sys.stdin.fileno()
-    before = termios.tcgetattr(descriptor)
-    tty.setraw(descriptor, termios.TCSADRAIN)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+            self._prompt.print_above(f"\x1b[2m{printable(line)}\x1b[0m\n")
 
 
 def attach_terminal(
@@ -220,29 +189,33 @@ def attach_terminal(
 ) -> None:
     """Until the person detaches with Ctrl-C, Ctrl-] or Ctrl-D, or nothing more can come. `history`: lines from before,
     which the arrow keys lead to."""
-    editor = LineEditor(history)
-    screen = ConsoleScreen(editor, prompt=f"{id}> ", raw=raw)
-    failure: CommandFailure | None = None
-    note(f"attached to '{id}'; Ctrl-] or Ctrl-C detaches, the instance goes on")
-    with typing_mode():
-        screen.write(scrollback)
+    import asyncio
+
+    from corral.cli.terminal.line_prompt import SendingPrompt
+
+    def send(line: str) -> None:
+        screen.print_line(f"» {line}")
+        feed.send(line)
+
+    def show() -> None:
+        failure = _show(feed, screen, id)
+        if failure is not None:
+            prompt.end(failure)
+
+    def begin() -> None:
         feed.start()
-        while not editor.detached and failure is None:
-            ready, _, _ = select.select([sys.stdin, feed], [], [], 1.0)
-            if sys.stdin in ready:
-                typed = os.read(sys.stdin.fileno(), 4096)
-                for line in editor.feed(typed):
-                    if line:
-                        screen.print_line(f"» {line}")
-                        feed.send(line)
-                if not typed:
-                    break  # the terminal is gone
-                screen.draw()
-            if feed in ready:
-                failure = _show(feed, screen, id)
-        screen.leave()
-    if failure is not None:
-        raise failure
+        asyncio.get_running_loop().add_reader(feed, show)
+
+    prompt = SendingPrompt(f"{id}> ", history=history, on_line=send)
+    screen = ConsoleScreen(prompt, raw=raw)
+    note(f"attached to '{id}'; Ctrl-] or Ctrl-C detaches, the instance goes on")
+    screen.write(scrollback)
+    with contextlib.suppress(KeyboardInterrupt, EOFError):
+        try:
+            prompt.read(begin)
+        finally:
+            if prompt.before:
+                click.echo(prompt.before)
     note("detached")
 
 
@@ -263,14 +236,20 @@ def _show(feed: ConsoleSession, screen: ConsoleScreen, id: str) -> CommandFailur
     return None
 
 
-def attach_pipe(feed: ConsoleSession, id: str, *, scrollback: str) -> None:
-    """Without a terminal: lines of stdin are commands, output is passed on as it is.
+def attach_pipe(feed: ConsoleSession, id: str, *, scrollback: str, raw: bool) -> None:
+    """Without a terminal to edit lines on: lines of stdin are commands, output is passed on, as it is into a pipe or a file.
 
     Ends when the input has ended and the console has been quiet for a moment, or with the run.
     """
     import time
 
-    _pass_on(scrollback)
+    neutral = None if raw or not sys.stdout.isatty() else Neutraliser()
+
+    def pass_on(text: str) -> None:
+        sys.stdout.write(neutral.clean(text) if neutral else text)
+        sys.stdout.flush()
+
+    pass_on(scrollback)
     feed.start()
     rest, over = b"", False
     deadline = 0.0
@@ -279,7 +258,7 @@ def attach_pipe(feed: ConsoleSession, id: str, *, scrollback: str) -> None:
         ready, _, _ = select.select(waiting, [], [], _QUIET_SECONDS)
         if over and not feed.unanswered and (not ready or time.monotonic() > deadline):
             return
-        if feed in ready and _pass_events(feed, id):
+        if feed in ready and _pass_events(feed, id, pass_on):
             return
         if not over and sys.stdin in ready:
             typed = os.read(sys.stdin.fileno(), 65_536)
@@ -291,11 +270,11 @@ def attach_pipe(feed: ConsoleSession, id: str, *, scrollback: str) -> None:
                     feed.send(line.decode("utf-8", "replace").rstrip("\r"))
 
 
-def _pass_events(feed: ConsoleSession, id: str) -> bool:
+def _pass_events(feed: ConsoleSession, id: str, pass_on: Callable[[str], None]) -> bool:
     """Pass on what came; True when it was the end."""
     for kind, value in feed.take():
         if kind in (TEXT, LATE):
-            _pass_on(value)
+            pass_on(value)
         elif kind == NOTE and value:
             note(value)
         elif kind == ENDED:
@@ -306,8 +285,3 @@ def _pass_events(feed: ConsoleSession, id: str) -> bool:
                 raise value
             return True
     return False
-
-
-def _pass_on(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()

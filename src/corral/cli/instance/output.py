@@ -18,6 +18,7 @@ from corral.cli.instance.sent_commands import earlier_lines
 from corral.cli.instance.waits import INSTANCES
 from corral.cli.terminal.console_line import gap_text
 from corral.cli.terminal.output import Item, show_streamed
+from corral.cli.terminal.prompts import can_edit_lines
 from corral.cli.terminal.values import Moment, check_times, local_time, time_options
 from corral.errors import counted
 
@@ -306,11 +307,11 @@ def console(session: ApiSession, id: str, tail: int, raw: bool) -> None:
         session.client, id, place=f"{page['incarnation']}-{page['next_offset']}"
     )
     scrollback = _text(_earlier(session, id, page, tail)) if tail else ""
-    if sys.stdin.isatty() and sys.stdout.isatty():
+    if can_edit_lines():
         history = earlier_lines(session, id, _RECALLED)
         console_session.attach_terminal(feed, id, scrollback=scrollback, history=history, raw=raw)
     else:
-        console_session.attach_pipe(feed, id, scrollback=scrollback)
+        console_session.attach_pipe(feed, id, scrollback=scrollback, raw=raw)
 
 
 def _earlier(session: ApiSession, id: str, page: Any, count: int) -> list[Any]:
