@@ -95,20 +95,24 @@ class ShellTerminal:
         self._prompt = prompt
         self._before = self.mode()
         self.process = subprocess.Popen(
-            [*PROGRAM, *(words or ("console",))],
+            # A session with the terminal as its own, so that Ctrl-C is a signal. Nothing runs between a fork and the
+            # program: in a process with threads of gRPC that would go wrong now and then.
+            ["setsid", "--ctty", *PROGRAM, *(words or ("console",))],
             env={**env, "TERM": term},
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C is a signal
         )
         self._theirs = theirs  # kept open: the terminal outlives the console, as a person's does
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._seen = Transcript()
 
     def __enter__(self) -> ShellTerminal:
-        self.shows(self._prompt)
+        try:
+            self.shows(self._prompt)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import pathlib
+import resource
 import signal
 import socket
 import subprocess
@@ -57,8 +58,10 @@ class ModuleChild:
                 env={},
                 cwd="/",
                 start_new_session=True,
-                preexec_fn=self._bound if self.memory_mb else None,
             )
+        if self.memory_mb:  # it waits for its first message
+            limit = self.memory_mb << 20
+            resource.prlimit(self.process.pid, resource.RLIMIT_DATA, (limit, limit))
         self.link = Connection(
             ours, serve=self._serve, on_notice=self._on_notice, most_calls=1000, limited=False
         )
@@ -70,11 +73,6 @@ class ModuleChild:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         await self.wait()
-
-    def _bound(self) -> None:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_DATA, (self.memory_mb << 20, self.memory_mb << 20))
 
     async def _serve(self, method: str, raw: msgspec.Raw) -> object:
         self.asked.append((method, msgspec.msgpack.decode(raw)))
