@@ -54,14 +54,33 @@ class PutBack:
         self._copy.rename(self._data)
         self._daemon = await self._cluster.restart(self._daemon)
         if alone:
+            if kill:
+                found = self._daemon.app.supervision.supervisor.instances
+                await eventually(lambda: found.find("lobby-1").order.incarnation > self.first)
             self.controller = await self._cluster.controller(via=self._proxy)
         await eventually(lambda: self.controller.node_state("n1") == "ONLINE")
+
+    def is_active(self, id: str) -> bool:
+        """Does the node supervise a run under this id?"""
+        return self._daemon.app.supervision.supervisor.is_active(id)
 
     async def shown(self):
         return await self.controller.call("GET", "/api/v1/instances/lobby-1")
 
     async def runs(self):
         return (await self.controller.call("GET", "/api/v1/instances/lobby-1/runs"))["items"]
+
+    async def numbers(self, *types: str) -> list[tuple[int, dict]]:
+        """Of the events of these types: the runs, in order, and what is told of each."""
+        found = await self.controller.call("GET", "/api/v1/events?limit=500")
+        return [
+            (each["data"]["incarnation"], each["data"]) for each in found["items"] if each["type"] in types
+        ]
+
+    async def ends(self) -> list[tuple[int, bool]]:
+        """The runs whose end was told, in order, and whether it is known how they ended."""
+        told = await self.numbers("INSTANCE_CRASHED", "INSTANCE_STOPPED")
+        return [(number, data["exit"]["known"]) for number, data in told]
 
     async def until_running(self, number: int) -> None:
         async def there() -> bool:
@@ -86,12 +105,11 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.system
 @pytest.mark.trap("T73")
-@pytest.mark.parametrize("alone", [True, False])
-async def test_a_number_that_the_node_uses_again_is_shown_as_another_run(cluster, scratch, alone):
+async def test_a_number_that_the_node_uses_again_is_shown_as_another_run(cluster, scratch):
     async with FaultProxy() as proxy:
         case = PutBack(cluster, scratch, proxy)
         await case.begin()
-        await case.put_back(kill=True, alone=alone)
+        await case.put_back(kill=True, alone=True)
         await case.until_running(case.first + 1)
 
         async def told() -> bool:
@@ -102,10 +120,33 @@ async def test_a_number_that_the_node_uses_again_is_shown_as_another_run(cluster
         await case.until_heard((await case.shown())["pid"])
         decisions = await case.controller.call("GET", "/api/v1/decisions?subject=instance/lobby-1")
         assert any("put back" in each["reason"] for each in decisions["items"])
+        assert await case.ends() == [(case.first, True), (case.first + 1, False)]
         # From here on it counts from the last number that the controller knows.
         os.kill((await case.shown())["pid"], signal.SIGKILL)
         await case.until_running(case.first + 2)
         await case.controller.call("POST", "/api/v1/instances/lobby-1/kill", {})
+
+
+@pytest.mark.system
+@pytest.mark.trap("T73")
+async def test_what_ended_while_a_newer_state_was_lost_is_told_and_no_ended_run_is_shown_as_running(
+    cluster, scratch
+):
+    async with FaultProxy() as proxy:
+        case = PutBack(cluster, scratch, proxy)
+        await case.begin()
+        await case.put_back(kill=True, alone=False)
+        await wait_for_instances(case.controller, "lobby", count=1)
+
+        async def settled() -> bool:
+            return await case.ends() == [(case.first, True), (case.first + 1, False)]
+
+        await eventually(settled)
+        # The node lists its run of the copy as alive until it knows that nothing is left of it.
+        await eventually(lambda: not case.is_active("lobby-1"))
+        assert await settled()
+        running = [number for number, _ in await case.numbers("INSTANCE_RUNNING")]
+        assert running == sorted(set(running)), "each run once, and none after a later one"
 
 
 @pytest.mark.system

@@ -10,6 +10,7 @@ from corral.controller.instances.instance_changes import restart_instance, start
 from corral.controller.instances.report_values import report_of
 from corral.controller.instances.reports import fold_crash, fold_report
 from corral.controller.instances.run_match import RunRelation, run_relation
+from corral.domain.events import EventType
 from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.instance_states import InstanceState
 from corral.testing.scripted_peers import ticketed
@@ -159,9 +160,78 @@ def test_a_live_run_of_an_earlier_start_with_its_ticket_goes_on_where_the_later_
     ticketed(TICKETS, old, node=N1, serial=record.serial)
     tell(world, RUNNING, first, "n-a")
     world.do(stop_instance, "lobby-1", reason="x")
-    tell(world, STOPPED, first, "n-a", code=0)
+    world.reconcile_listed(N1)
+    assert not world.record("lobby-1").exit.known
     world.do(restart_instance, "lobby-1", reason="x")
-    tell(world, RUNNING, world.record("lobby-1").incarnation, "n-b")
+    later = world.record("lobby-1").incarnation
+    tell(world, RUNNING, later, "n-b")
     assert world.open(N1, old) == [], "a healthy run is not ended for its number"
     assert run_of(world)[0] == first
     assert world.reserved("n1") == ["lobby-1"]
+    assert ends(world) == [(first, False), (later, False)]
+
+
+@pytest.mark.trap("T73")
+@pytest.mark.parametrize(("listed_number", "reported"), [(2, 2), (1, 1), (0, 2)])
+def test_the_end_of_a_run_that_its_node_has_forgotten_is_told_as_unknown(
+    world, first, listed_number, reported
+):
+    tell(world, RUNNING, first + 2, "n-a")
+    if listed_number:
+        world.open(N1, listed(world, first + listed_number, "n-b"))
+    tell(world, RUNNING, first + reported, "n-b")
+    assert run_of(world) == (first + reported, "n-b", InstanceState.RUNNING)
+    assert ends(world) == [(first + 2, False)]
+    (told,) = [event for event in world.events if event.type is EventType.INSTANCE_CRASHED]
+    assert told.data["restarted_as"] == first + reported
+
+
+@pytest.mark.trap("T73")
+@pytest.mark.parametrize("crashed", [True, False])
+def test_a_run_whose_end_is_stored_is_not_running_again_when_its_node_lists_it(world, first, crashed):
+    tell(world, RUNNING, first, "n-a")
+    if crashed:
+        crash(world, first, "n-a", code=1, restarted_as=first + 1)
+    else:
+        world.do(lambda ws: fold_report(ws, N1, report_of(restarted_after_exit(first + 1, "n-b"), NOW)))
+    tell(world, RUNNING, first + 1, "n-b")
+    (stray,) = world.open(N1, listed(world, first, "n-a"))
+    assert (stray.incarnation, stray.stop) == (first, True)
+    world.reconcile_listed(N1, listed(world, first, "n-a"))
+    assert run_of(world) == (first + 1, "n-b", InstanceState.CRASHED)
+    assert ends(world) == [(first, True), (first + 1, False)]
+
+
+@pytest.mark.trap("T73")
+def test_a_run_of_an_earlier_start_whose_end_is_stored_is_not_taken_up_again(world, first):
+    old = listed(world, first, "n-a")
+    old.plan_hash = world.record("lobby-1").plan_hash
+    ticketed(TICKETS, old, node=N1, serial=world.record("lobby-1").serial)
+    tell(world, RUNNING, first, "n-a")
+    world.do(stop_instance, "lobby-1", reason="x")
+    tell(world, STOPPED, first, "n-a", code=0)
+    world.do(restart_instance, "lobby-1", reason="x")
+    later = world.record("lobby-1").incarnation
+    tell(world, RUNNING, later, "n-b")
+    (stray,) = world.open(N1, old)
+    assert (stray.incarnation, stray.stop) == (first, True)
+    world.reconcile_listed(N1, old)
+    assert ends(world) == [(first, True), (later, False)]
+
+
+def restarted_after_exit(number: int, nonce: str) -> wire.InstanceStatusUpdate:
+    """The report of a run that its node started after a clean exit of the one before."""
+    exit = wire.ExitStatus(known=True, outcome="ended", summary="exit 0")
+    return wire.InstanceStatusUpdate(
+        instance_id="lobby-1", state=RUNNING, incarnation=number, nonce=nonce, former_exit=exit
+    )
+
+
+def ends(world) -> list[tuple[int, bool]]:
+    """The runs whose end was told, in order, and whether it is known how they ended."""
+    told = (EventType.INSTANCE_CRASHED, EventType.INSTANCE_STOPPED)
+    return [
+        (event.data["incarnation"], event.data["exit"]["known"])
+        for event in world.events
+        if event.type in told
+    ]

@@ -17,6 +17,7 @@ from corral.controller.instances.lost_runs import seen_again
 from corral.controller.instances.order_answers import end_missing
 from corral.controller.instances.report_values import RunReport, leased_ports, report_of
 from corral.controller.instances.reports import announce, fold_report
+from corral.controller.instances.restored_nodes import announce_unknown_end, is_end_stored
 from corral.controller.instances.run_match import StartOwnership, Stray, start_ownership, superseded
 from corral.controller.instances.start_identity import StartTickets, Ticket
 from corral.controller.instances.starts import keep_number, release, reserve
@@ -112,7 +113,9 @@ class ListedRuns:
             and record is not None
             and where is StartOwnership.SUPERSEDED
             and _forgotten(record, self._node)
+            and not is_end_stored(ws, record, run.incarnation, report.nonce)
         ):
+            announce_unknown_end(ws, record)
             release(ws, record)
             _adopt(ws, self._node, run, report, ticket, why=_PUT_BACK.format(incarnation=record.incarnation))
             return None

@@ -20,6 +20,7 @@ from corral.controller.instances.report_values import (
     cut,
     exit_record,
 )
+from corral.controller.instances.restored_nodes import announce_unknown_end, is_end_stored
 from corral.controller.instances.run_exits import NOT_THE_WORKLOADS_FAULT, end_run, take_place_again
 from corral.controller.instances.run_match import (
     RunRelation,
@@ -49,6 +50,7 @@ EVENT_OF_STATE: Final = {
 CRASHES_OF_A_NODE: Final = 1000
 """The most crashes kept of one node, however many are kept in all."""
 _FORMER_NONCES: Final = 16
+ENDED_BEFORE: Final = "its end was reported before: its node was put back to an earlier state"
 _PUT_BACK: Final = (
     "its node was put back to an earlier state, and started it again under a number that was used before"
 )
@@ -69,8 +71,11 @@ def fold_report(ws: Workspace, node: NodeId, report: RunReport, *, present: bool
     if where is not StartOwnership.KNOWN:
         return None
     kin = run_relation(record, report.incarnation, report.nonce)
-    if kin is RunRelation.EARLIER and present and _is_put_back(record, report):
-        kin = RunRelation.REPEATED
+    if kin is RunRelation.EARLIER and present and live(report.state):
+        if is_end_stored(ws, record, report.incarnation, report.nonce):
+            return _stray(record, report, ENDED_BEFORE, ours=True)
+        if report.nonce not in ("", record.nonce):
+            kin = RunRelation.REPEATED
     if kin in (RunRelation.RESTARTED, RunRelation.REPEATED):
         if _is_over(record):
             return _stray(record, report, f"this start was stopped: {record.reason}", ours=True)
@@ -120,12 +125,6 @@ def _announce_end_before(
     announced = msgspec.structs.replace(record, end_told_before=Incarnation(report.incarnation))
     ws.put_instance(announced)
     return announced
-
-
-def _is_put_back(record: InstanceRecord, report: RunReport) -> bool:
-    """Does the node run it under a lower number than the last reported, and as an unknown run?"""
-    known = {"", record.nonce, *record.former_nonces}
-    return report.nonce not in known and live(report.state)
 
 
 def _is_over(record: InstanceRecord) -> bool:
@@ -246,9 +245,7 @@ def restarted_by_node(
     """The node restarted the run by itself: a new run of the same start, with the same reservation."""
     if live(record.state):
         record = seen_again(ws, record)
-    former = record.former_nonces
-    if incarnation <= record.incarnation and record.nonce:
-        former = (*former, record.nonce)[-_FORMER_NONCES:]
+    former = (*record.former_nonces, record.nonce)[-_FORMER_NONCES:] if record.nonce else record.former_nonces
     changed = msgspec.structs.replace(
         record,
         incarnation=Incarnation(incarnation),
@@ -288,6 +285,7 @@ def _repeated(ws: Workspace, record: InstanceRecord, incarnation: int, nonce: st
         inputs={"node": record.node, "incarnation": incarnation, "before": record.incarnation},
         causes=(record.decision,),
     )
+    announce_unknown_end(ws, record, restarted_as=incarnation)
     return restarted_by_node(ws, record, incarnation, nonce=nonce, reason=_PUT_BACK)
 
 

@@ -240,7 +240,7 @@ class InstanceRecord(Record, frozen=True, kw_only=True):
     nonce: str = ""
     """The nonce of its present run, as its node reported it; empty: not received yet, or its node has none."""
     former_nonces: tuple[str, ...] = ()
-    """Nonces of runs of this start that had the number of a later one: their node was restored to an earlier state."""
+    """Nonces of the runs of this start before this one: a node that lists one was restored to an earlier state."""
     end_told_before: Incarnation = Incarnation(0)
     """The last run with which its node also reported the end of the run before it: repeated, that is no second end."""
     gave_up_place: bool = False
