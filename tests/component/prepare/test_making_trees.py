@@ -246,6 +246,24 @@ async def test_the_next_start_takes_a_tree_that_was_made_ahead(scratch, make_pla
         await bench.warm.close()
 
 
+async def test_a_tree_made_ahead_is_not_taken_once_there_are_first_run_results(scratch, make_plan):
+    bench = Bench(scratch / "warm", warm=1)
+    try:
+        artifact = bench.cache.artifact("server.jar", b"jar", version="1.21")
+        plan = make_plan(artifact=artifact, warm_paths=("planted",))
+        await bench.make(plan)
+        pool = bench.directories.running / ".warm"
+        await eventually(lambda: pool.exists() and [p for p in pool.iterdir() if "making" not in p.name])
+        kept = scratch / "kept"
+        kept.mkdir()
+        (kept / "planted").write_bytes(b"by the first run")
+        bench.cache.put_bootstrap(bootstrap_key(plan, bench.user), kept)
+        made = await bench.make(plan, id="two")
+        assert (made / "planted").read_bytes() == b"by the first run"
+    finally:
+        await bench.warm.close()
+
+
 @only_root
 async def test_a_tree_made_ahead_is_given_to_whoever_takes_it(scratch, make_plan):
     """Made for nobody: instances with a user of their own take it as well."""

@@ -74,6 +74,8 @@ class WorkingTreeBuilder:
                     found = await fetch(plan, use, progress)
                     links = may_link(owner)
                     first_run = bootstrap_key(plan, user)
+                    if first_run is not None and use.bootstrap(first_run) is None:
+                        first_run = None  # no results yet: the trees of now are not those of later
                     key = tree_key(plan, first_run, links=links) if found.layout.paths else ""
                     ahead = bool(key) and self._warm.take(key, staged)
                     await self.fill(
