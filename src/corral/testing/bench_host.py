@@ -12,7 +12,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from corral.domain.cron import parse_cron
-from corral.domain.field_classes.event_data import EVENT_PERMISSIONS
+from corral.domain.events import present_name
+from corral.domain.field_classes.event_data import EVENT_PERMISSIONS, OPEN_TO_NODES
 from corral.domain.modules.manifest import ANY_EVENT, EventsPart, Manifest
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.manifest.manifest_reader import read_manifest
@@ -151,8 +152,9 @@ class BenchHost:
         if self.node is not None and body.durable:
             raise Rejected(Code.NOT_SUPPORTED, "a subscription on a node cannot be durable")
         allowed = self._manifest.events.subscribes
-        if self.node is not None and not allowed:
-            raise Rejected(Code.FORBIDDEN, "events.subscribes of the manifest lists nothing")
+        unlisted = self.node is not None and not allowed
+        if unlisted and not (body.types and OPEN_TO_NODES.issuperset(map(present_name, body.types))):
+            raise Rejected(Code.FORBIDDEN, "events.subscribes of the manifest lists none of these types")
         for type in body.types:
             if allowed and type not in allowed and ANY_EVENT not in allowed:
                 raise Rejected(Code.FORBIDDEN, f"'{type}' is not in events.subscribes of the manifest")

@@ -127,3 +127,21 @@ async def test_on_the_controller_there_are_neither_files_nor_processes():
                 await call
             assert refused.value.code == "NOT_SUPPORTED"
             assert "hosts: [controller, daemon]" in refused.value.hint
+
+
+async def test_a_module_on_a_node_without_a_list_subscribes_to_types_whose_fields_are_all_open():
+    async def ignore(_event):
+        return None
+
+    class Listener(DaemonModule):
+        async def on_start(self, ctx: ModuleContext) -> None:
+            await ctx.events.subscribe("GROUP_CREATED", ignore)
+            for types in ([], ["GROUP_CREATED", "INSTANCE_CRASHED"], ["listener/SCORE"]):
+                with pytest.raises(Refused) as refused:
+                    await ctx.events.subscribe(types, ignore)
+                assert refused.value.code == "FORBIDDEN"
+
+    async with ModuleBench(
+        Listener, host="daemon", manifest={"id": "listener", "hosts": ["daemon"]}
+    ) as bench:
+        await bench.start()

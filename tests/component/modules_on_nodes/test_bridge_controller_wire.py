@@ -275,6 +275,20 @@ async def test_a_node_subscribes_only_to_what_an_installed_module_for_nodes_decl
         assert not [e for e in node.of("module_event") if b"hunter2" in e.payload_json]
 
 
+async def test_a_module_for_nodes_that_lists_nothing_opens_types_whose_fields_are_all_open(
+    controller, identity, scratch
+):
+    await install(controller, node_archive(scratch / "a", "unlisted", events={}))
+    async with Node(identity, controller) as node:
+        await node.subscribe("GROUP_CREATED", "INSTANCE_CRASHED", "TOKEN_CREATED", "MODULE_EVENT", "a/B")
+        await eventually(lambda: node.of("error_report"))
+        refused = node.of("error_report")[0].error_message
+        assert "GROUP_CREATED" not in refused
+        assert all(name in refused for name in ("INSTANCE_CRASHED", "TOKEN_CREATED", "MODULE_EVENT", "a/B"))
+        await tell(controller, "a")
+        await eventually(lambda: node.subjects() == ["a"], state=node.subjects)
+
+
 async def test_what_no_module_declares_any_more_is_not_told_any_more(controller, identity, scratch):
     await install_guard(controller, scratch)
     async with Node(identity, controller) as node:

@@ -484,9 +484,11 @@ async def test_who_lists_nothing_or_what_never_travels_is_told_which_key_of_the_
         await bench.subscribe(scope, "GROUP_CREATED")
     async with playing() as (scope, _):
         scope.manifest = msgspec.structs.replace(scope.manifest, events=EventsPart())
-        error = await refused(bench.subscribe(scope, "GROUP_CREATED"))
-        assert error.code is Code.FORBIDDEN
-        assert "events.subscribes" in str(error)
+        for types in ((), ("GROUP_CREATED", "INSTANCE_CRASHED"), ("TOKEN_CREATED",), ("speaker/SCORE",)):
+            error = await refused(bench.subscribe(scope, *types))
+            assert error.code is Code.FORBIDDEN
+            assert "events.subscribes" in str(error)
+        await bench.subscribe(scope, "GROUP_CREATED", "CAPABILITY_REGISTERED")  # all of their fields are open
 
 
 # --- what is told -----------------------------------------------------------------------------------------

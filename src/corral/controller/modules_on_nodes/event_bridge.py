@@ -1,8 +1,8 @@
 """Event bridge: forwards events of the log to nodes, by the subscriptions of each session.
 
-Nodes may subscribe only to events that an installed module for nodes lists in its manifest: a node's
-certificate alone is no reason to receive what happens elsewhere in the cluster. Types in NEVER_ON_NODES are
-never forwarded, whatever a manifest lists.
+Nodes may subscribe only to events that an installed module for nodes lists in its manifest, and to OPEN_TO_NODES
+while one lists none: a node's certificate alone is no reason to receive what happens elsewhere in the cluster. Types in
+NEVER_ON_NODES are never forwarded, whatever a manifest lists.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from corral.controller.modules_on_nodes.outbox_room import has_room
 from corral.controller.sessions.node_links import ModuleLink
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.events import Cursor, EventType, present_name
-from corral.domain.field_classes.event_data import NEVER_ON_NODES
+from corral.domain.field_classes.event_data import NEVER_ON_NODES, OPEN_TO_NODES
 from corral.domain.modules.manifest import ModuleHost
 from corral.errors import Code, CorralError, Rejected, short_list
 from corral.modules.services.event_rules import is_event_name
@@ -146,7 +146,7 @@ def _too_many() -> CorralError:
 def _undeclared(names: Sequence[str]) -> CorralError:
     return Rejected(
         Code.FORBIDDEN,
-        f"no module for nodes declares {_named(names)}",
+        f"no module for nodes may subscribe to {_named(names)}",
         hint="list it in the module's manifest under events.subscribes; some types never go to nodes",
         field="event_types",
     )
@@ -175,7 +175,7 @@ class DeclaredNames(Container[str]):
             present_name(name)
             for manifest in manifests
             if ModuleHost.DAEMON in manifest.hosts
-            for name in manifest.events.subscribes
+            for name in manifest.events.subscribes or OPEN_TO_NODES
         ).difference(NEVER_ON_NODES)
 
     def __contains__(self, name: object) -> bool:

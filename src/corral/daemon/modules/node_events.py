@@ -22,7 +22,7 @@ from corral.daemon.link.link import Order, Reply
 from corral.daemon.modules.event_publisher import EventPublisher, EventSpool
 from corral.daemon.modules.subscriptions import NodeEventRing, NodeSubscription, TypeCounts, TypeSubscription
 from corral.domain.events import START, Cursor, Event, EventType, MissedEvents, event_type
-from corral.domain.field_classes.event_data import NEVER_ON_NODES
+from corral.domain.field_classes.event_data import NEVER_ON_NODES, OPEN_TO_NODES
 from corral.domain.modules.manifest import EventsPart
 from corral.errors import Code, Rejected
 from corral.modules.scope import Owned, Scope
@@ -209,13 +209,14 @@ class NodeEvents:
 
 
 def _check_declared(types: Collection[str], declared: EventsPart) -> None:
-    """FORBIDDEN unless the manifest lists them: the controller forwards to a node only what its modules
-    declare."""
-    if not declared.subscribes:
+    """FORBIDDEN unless the manifest lists them, or lists nothing and they are open: the controller forwards nothing else
+    to a node."""
+    if not declared.subscribes and not (types and OPEN_TO_NODES.issuperset(types)):
+        what = ", ".join(sorted(set(types) - OPEN_TO_NODES)) or "every event"
         raise Rejected(
             Code.FORBIDDEN,
-            "a module on a node subscribes to what its manifest lists, and events.subscribes lists nothing",
-            hint="list the types there: not every event travels to every node",
+            f"a module on a node subscribes to {what} only if its manifest lists the types, and events.subscribes lists none",
+            hint="list the types there; without a list, types whose fields are all open can be subscribed to by name",
             field="types",
         )
     never = sorted(NEVER_ON_NODES.intersection(types))

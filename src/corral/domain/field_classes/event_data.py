@@ -154,3 +154,9 @@ EVENT_PERMISSIONS: Final[Mapping[EventType, Permission]] = {
 
 NEVER_ON_NODES: Final = frozenset(EVENT_PERMISSIONS) | {EventType.INSTANCE_COMMAND}
 """Types that no node gets, whatever its modules subscribe to: credentials, and what people type."""
+
+OPEN_TO_NODES: Final = frozenset(
+    type for type, classes in EVENT_DATA.items() if all(kind is FieldClass.OPEN for kind in classes.values())
+).difference(NEVER_ON_NODES, {EventType.MODULE_EVENT})
+"""Types that modules on nodes may subscribe to without a list in their manifest: all of their fields are open. Events of
+modules are not among them, for what is in their `data` is up to the module."""

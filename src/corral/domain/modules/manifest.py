@@ -84,7 +84,7 @@ class StoragePart(Part, frozen=True, kw_only=True):
 class EventsPart(Part, frozen=True, kw_only=True):
     """The events that the module receives and publishes. When `subscribes` is given, nothing else may be
     subscribed to, unless `*` is among them: then everything may but types that need a permission and are not listed
-    beside it. A type that is not in `publishes` cannot be published."""
+    beside it. On a node an empty list permits types whose fields are all open. A type that is not in `publishes` cannot be published."""
 
     subscribes: tuple[str, ...] = ()
     publishes: tuple[str, ...] = ()
