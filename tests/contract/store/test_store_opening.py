@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import pathlib
 import sqlite3
 import stat
@@ -13,12 +14,13 @@ import threading
 import asyncpg
 import pytest
 from store_cases import House, at_work, put
+from structlog.testing import capture_logs
 
 from corral.errors import Bug, Code, Rejected
 from corral.store.engine_selection import open_store
 from corral.store.migrations import Migration, load_migrations, pending
 from corral.store.postgres.engine import check_server_version
-from corral.store.store_errors import StoreUnavailable
+from corral.store.store_errors import StorageFailed, StoreUnavailable
 
 
 async def test_what_was_stored_is_there_after_closing_and_opening(house: House) -> None:
@@ -113,6 +115,30 @@ async def test_a_damaged_database_is_refused_in_words_an_operator_can_act_on(
         await sqlite_house.open()
     assert refused.value.code is Code.FORMAT_INVALID
     assert refused.value.hint
+
+
+async def test_a_damaged_page_is_logged_once_with_what_to_do_when_it_is_read(sqlite_house: House) -> None:
+    store = await sqlite_house.open()
+    async with at_work(store) as desk:
+        await desk.commit(put("a"))
+    await sqlite_house.close()
+    path = sqlite_house.data / "corral.db"
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        (size,) = database.execute("PRAGMA page_size").fetchone()
+        pages = database.execute("SELECT rootpage FROM sqlite_master WHERE tbl_name = 'entry'").fetchall()
+    content = bytearray(path.read_bytes())
+    for (page,) in pages:
+        content[(page - 1) * size : page * size] = b"\xff" * size
+    path.write_bytes(content)
+    reads = (await sqlite_house.open()).reads
+    with capture_logs() as logs:
+        for _ in range(2):
+            with pytest.raises(StorageFailed):
+                await reads.journals()
+        await reads.head()
+    (logged,) = [each for each in logs if each["event"] == "store_read.failed"]
+    assert "damaged" in logged["reason"]
+    assert "backup" in logged["hint"]
 
 
 async def test_a_database_of_another_program_is_refused_and_left_alone(sqlite_house: House) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
+import structlog
 
 from corral.domain.audit_chain import ChainedEntry, ChainState
 from corral.domain.events import Cursor, Event
@@ -27,8 +28,10 @@ from corral.store.rows import (
 from corral.store.sqlite.faults import translated
 from corral.store.sqlite.stamps import from_microseconds
 from corral.store.sqlite.threads import DatabaseThread
+from corral.store.store_errors import StorageFailed
 
 T = TypeVar("T")
+_log: Final = structlog.get_logger("corral.store")
 
 
 def read_head(db: sqlite3.Connection) -> Head:
@@ -50,6 +53,8 @@ class SqliteReads:
 
     def __init__(self, thread: DatabaseThread) -> None:
         self._thread = thread
+        self._damage = ""
+        """The damage that was logged last."""
 
     async def head(self) -> Head:
         return await self._read(read_head)
@@ -269,7 +274,13 @@ class SqliteReads:
             with translated(), _snapshot(db):
                 return work(db)
 
-        return await self._thread.call(in_snapshot)
+        try:
+            return await self._thread.call(in_snapshot)
+        except StorageFailed as error:
+            if self._damage != str(error):
+                self._damage = str(error)
+                _log.critical("store_read.failed", reason=self._damage, hint=error.hint)
+            raise
 
 
 @contextlib.contextmanager
