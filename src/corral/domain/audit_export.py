@@ -257,7 +257,9 @@ class ExportCheck:
     def _explain(self, entry: ChainedEntry, gone: PointLine) -> None:
         """Note an entry that records the removal of what is missing in front. A crash may have left some of that."""
         match msgspec.json.decode(entry.body):
-            case {"actor": "system", "action": "audit.remove", "after": {"through": int(last), "hash": hash}}:
+            case {"actor": "system", "action": action, "after": {"through": int(last), "hash": hash}}:
+                if action != REMOVAL_ACTION:
+                    return
                 if last > gone.number or (last, hash) == (gone.number, gone.hash):
                     self._removal = self._removal or entry.number
 

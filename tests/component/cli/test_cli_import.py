@@ -378,18 +378,6 @@ async def test_one_bad_file_refuses_the_whole_folder_with_every_error(
         assert await stored(controller) == before
 
 
-async def test_a_template_that_is_too_large_is_refused_before_it_is_read(
-    run: Run, controller: LocalController, folder: pathlib.Path
-) -> None:
-    del controller
-    with (folder / "templates/Global/Base/server.bin").open("wb") as file:
-        file.truncate(40 << 30)
-    done = await run("import", "universe", str(folder), "--dry-run")
-    assert (done.returncode, "with it the template is larger than 8 GiB" in done.stderr) == (1, True), (
-        done.stderr
-    )
-
-
 async def test_an_operator_imports_all_but_tokens(
     run: Run, controller: LocalController, folder: pathlib.Path
 ) -> None:

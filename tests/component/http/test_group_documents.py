@@ -9,6 +9,7 @@ import jsonschema_rs
 import pytest
 from http_rig import Rig
 
+from corral.controller.templates.template_usage import groups_using
 from corral.domain.groups.extensions import place_extensions
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.group_checks import check_group
@@ -143,3 +144,14 @@ async def test_a_large_document_is_checked_aside_from_the_loop(client: httpx.Asy
         assert count.of(place_extensions) == 1, "the calls of the loop are counted"
         assert count.of(check_group) == 0, "done by a thread"
         assert count.most_in_a_turn < 200 * len(extensions)
+
+
+@pytest.mark.parametrize(("mentions", "status", "looks"), [(900, 404, 3), (19_000, 400, 0)])
+async def test_a_caller_with_a_scope_is_bounded_and_each_template_looked_up_once(
+    rig: Rig, mentions: int, status: int, looks: int
+) -> None:
+    _, token = await rig.token(Role.OPERATOR, scope={"groups": ["lobby*"]})
+    document = {"name": "lobby-2", "command": ["serve"], "templates": ["foreign"] * mentions}
+    async with rig.client(token) as scoped, calls_by_turn() as count:
+        answer = await scoped.post(f"{GROUPS}?dry_run=true", json=document)
+    assert (answer.status_code, count.of(groups_using)) == (status, looks)

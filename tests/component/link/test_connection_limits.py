@@ -129,7 +129,7 @@ def test_a_full_port_is_reported_once_and_closes_nobody():
             assert (guard.sweep(), logs) == (0, [])
             calling.append(connect())
             assert [guard.sweep() for _ in range(3)] == [0, 0, 0]
-        assert [(log["event"], log["connections"]) for log in logs] == [("link_connections.refused", 2)]
+        assert [(log["event"], log["most"]) for log in logs] == [("link_port.blocked", 2)]
         for each in calling:
             with pytest.raises(BlockingIOError):
                 each.recv(1)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from corral.cli.api.client import Client
+from corral.cli.failure import note
 from corral.cli.template_files import TEMPLATES, send_template, template_path
 from corral.cli.terminal.progress_line import Bar
 from corral.cli.universe.folder import FoundDirectory
@@ -19,9 +20,8 @@ from corral.errors import Rejected
 
 MOST_FILES: Final = 200_000
 """Of all templates together."""
-MOST_BYTES: Final = 8 << 30
-"""Of one template: what a controller accepts unless `templates.max_bytes` is raised."""
-_LARGE: Final = "no controller accepts such a template by default: leave large files out of it"
+_LARGE: Final = 1 << 30
+"""Bytes of a file from which on its reading is announced: it takes seconds."""
 _NOTE: Final = "imported from Universe"
 _PLAIN: Final = "a template has plain files and directories only: copy what it leads to, or take it away"
 
@@ -128,9 +128,8 @@ class _Reading:
                 if not stat.S_ISREG(found.st_mode):
                     self._fault(path, "it is no plain file", _PLAIN)
                     return None
-                if self._size + found.st_size > MOST_BYTES:
-                    self._fault(path, f"with it the template is larger than {MOST_BYTES >> 30} GiB", _LARGE)
-                    return None
+                if found.st_size > _LARGE:
+                    note(f"reading {self._source.source}/{path}: {found.st_size >> 30} GiB")
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             self._fault(path, f"cannot read it: {error.strerror}", "make it readable for this user")

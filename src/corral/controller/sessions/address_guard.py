@@ -64,8 +64,6 @@ class AddressGuard:
         self._ports = ports
         self._every = every_seconds
         self._quota = LogQuota(clock=clock, seconds=_QUIET_SECONDS)
-        self._full: set[int] = set()
-        """Ports with as many connections as they may have."""
         self._known: dict[tuple[int, int], _Peer | None] = {}
         """By descriptor and inode, in the order in which they were first seen. None: the peer could not be
         determined yet, and is looked up again."""
@@ -109,14 +107,15 @@ class AddressGuard:
         return cut.total()
 
     def _report_full(self, counts: Mapping[_Peer, int]) -> None:
-        """Log once that a port has all connections that it may have; gRPC closes new ones without a word."""
+        """Log that a port has all connections that it may have: gRPC closes new ones without a word."""
         for port, bound in self._ports.items():
             present = sum(number for peer, number in counts.items() if peer.port == port)
-            if not bound.most or present < bound.most:
-                self._full.discard(port)
-            elif port not in self._full:
-                self._full.add(port)
-                log.error("link_connections.refused", port=port, most=bound.most, hint=_ALL)
+            if (
+                bound.most
+                and present >= bound.most
+                and self._quota.admit("link_port.blocked", str(port)) is not None
+            ):
+                log.error("link_port.blocked", port=port, most=bound.most, hint=_ALL)
 
     def _look(self) -> None:
         """Update the known sockets. Each socket has its own inode, so a reused descriptor number is noticed."""

@@ -154,7 +154,11 @@ class NameLookups:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
                 loop.call_soon_threadsafe(finish, addresses, failure)
 
-        threading.Thread(target=look, name=f"corral/resolve/{host}", daemon=True).start()
+        try:
+            threading.Thread(target=look, name=f"corral/resolve/{host}", daemon=True).start()
+        except RuntimeError as error:
+            self._turns.release()
+            raise OSError(f"no thread to look up its name: {error}") from error
         return await found
 
 

@@ -211,10 +211,14 @@ class RequestRates:
             )
 
     def admit_body(self, caller: Caller, size: int) -> None:
-        """Count a body of so many bytes; RATE_LIMITED when there is no room for it. The largest is half of a burst: it has
-        to pass beside other requests."""
-        if cost := min(size // BODY_OF_A_REQUEST, self._burst // 2):
-            self.admit(caller, cost=cost)
+        """Count a body of so many bytes, as `admit_part` does."""
+        self.admit_part(caller, size // BODY_OF_A_REQUEST)
+
+    def admit_part(self, caller: Caller, cost: int) -> None:
+        """Count what makes an admitted request larger than others: its body, the documents in it. RATE_LIMITED when there is
+        no room for it. Each part is at most a third of a burst, so that all of them can pass together."""
+        if counted := min(cost, self._burst // 3):
+            self.admit(caller, cost=counted)
 
     async def wait_turn(self, caller: Caller, cost: float) -> None:
         """Wait until this caller may have so much of a request: what comes on a socket is slowed down, not refused."""

@@ -18,8 +18,8 @@ _LISTS: Final = {"all_of": False, "one_of": False, "all_in_groups": True, "one_i
 
 
 def covers_template(access: Access, permission: Permission, state: ClusterState, name: str) -> bool:
-    """Whether a template is there for a caller. Every one is for who may write all: they can have any of them used. The
-    instances of a group are within a scope that names no nodes, wherever they ran."""
+    """Whether a template exists for a caller. All of them do for a caller that may write all: it can have any of them used.
+    The instances of a group are within a scope that names no nodes, wherever they ran."""
     if access.allows_everywhere(permission) or access.allows_everywhere(Permission.TEMPLATES_MANAGE):
         return True
     used = any(access.allows_on_group(permission, each) for each in groups_using(state, name))
@@ -36,7 +36,9 @@ def refuse_templates_outside(
     there is one or not. Those that the group has already stay; `before`: the group as it is. A template group is not taken
     up, for the caller would get what others put into it later, too: FORBIDDEN, also for one that does not exist."""
     kept, kept_groups = (templates_of(state, before), template_groups_of(before)) if before else ((), ())
-    for field, name, is_group in _named(document):
+    for (name, is_group), field in {
+        (name, is_group): field for field, name, is_group in _named(document)
+    }.items():
         if is_group and name not in kept_groups:
             raise Rejected(
                 Code.FORBIDDEN,
@@ -49,7 +51,7 @@ def refuse_templates_outside(
 
 
 def _may_take_up(access: Access, state: ClusterState, name: str) -> bool:
-    """An instance shows the files of its templates: so whoever may read them, or manages a group that has them."""
+    """Whether a caller may read the files of a template, or manages a group that uses it: an instance shows them."""
     either = (Permission.GROUPS_MANAGE, Permission.TEMPLATES_CONTENT)
     return any(covers_template(access, each, state, name) for each in either)
 

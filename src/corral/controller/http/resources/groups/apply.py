@@ -119,7 +119,7 @@ async def apply_documents(
 ) -> Describe:
     """Check and describe the set. The part that needs no state is done aside from the loop."""
     body = call.body
-    rates.admit(call.caller, cost=len(body.documents) // DOCUMENTS_A_REQUEST)
+    rates.admit_part(call.caller, len(body.documents) // DOCUMENTS_A_REQUEST)
     if body.new_templates and not body.dry_run:
         raise invalid(
             "new_templates", "only a dry run counts templates that are not there", "upload them first"

@@ -52,7 +52,7 @@ from corral.controller.instances.group_writes import StoredGroups
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
 from corral.controller.workload.service import Workloads
-from corral.domain.groups.document_faults import MOST_ENTRIES
+from corral.domain.groups.document_faults import MOST_ENTRIES, check_size
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.inheritance import written_document
 from corral.domain.groups.instance_records import GroupRecord
@@ -216,9 +216,10 @@ def refuse_references(
     state: ClusterState, call: ApiCall[Any, Any], document: dict[str, Any], before: GroupSpec | None = None
 ) -> None:
     """FORBIDDEN or TEMPLATE_NOT_FOUND for a document with which a caller with a scope names groups or templates outside of it.
-    It comes before all other checks of the document, or their refusals would tell whether these exist."""
+    It comes before all other checks of the document but that of its size, or their refusals would tell whether these exist."""
     access = call.caller.access
     if not access.allows_everywhere(Permission.GROUPS_MANAGE):
+        check_size(document)
         refuse_references_outside(access, document, before)
         refuse_templates_outside(access, state, document, before)
 
