@@ -86,7 +86,8 @@ async def test_an_unknown_field_is_answered_with_the_nearest_known_one(client: h
 async def test_a_body_that_is_no_object_is_refused(client: httpx.AsyncClient) -> None:
     error = await refused(await post(client, b"[]"), 400, "INVALID_FIELD")
     assert "field" not in error
-    await refused(await post(client, b"[" * 100_000), 400, "INVALID_FIELD")
+    await refused(await post(client, b"[" * 10_000), 400, "INVALID_FIELD")
+    await refused(await post(client, b"[" * 100_000), 413, "BODY_TOO_LARGE")
 
 
 @pytest.mark.parametrize("opening", ['{"env":', "["], ids=["objects", "lists"])

@@ -105,6 +105,7 @@ def connect(
     """A client for the chosen controller; nothing is sent yet."""
     token = token or environment.get("CORRAL_TOKEN") or None
     source = "--url" if url else "CORRAL_URL"
+    chosen = context is not None
     if context is None:  # a context named on the command line beats an address in the environment
         url = url or environment.get("CORRAL_URL") or None
         context = environment.get("CORRAL_CONTEXT") or None
@@ -115,7 +116,9 @@ def connect(
     name = context or known.current
     if url is not None:
         logins = known.logins_at(url)
-        login = logins.get(name) or (next(iter(logins.values())) if len(logins) == 1 else None)
+        login = logins.get(name)
+        if login is None and not chosen and len(logins) == 1:
+            (login,) = logins.values()
         if login is None:
             hint = _login_hint(known, name, logins, url=url, source=source)
             return Client(url=url, token=None, ca_file=ca_file, timeout=timeout, login_hint=hint)
@@ -140,7 +143,7 @@ def _login_hint(
     """Why no remembered login is used at an address; empty: none is remembered."""
     if logins:
         listed = ", ".join(f"'{each}'" for each in sorted(logins))
-        return f"several logins are remembered for {url}: {listed}; choose one with --context NAME"
+        return f"logins are remembered for {url}: {listed}; choose one with --context NAME"
     if name not in known.known:
         return ""
     other = known.known[name].url

@@ -38,9 +38,10 @@ class History(InMemoryHistory):
     def __init__(self, path: str) -> None:
         self._path = path
         lines: list[str] = []
-        whole = False
+        whole = True  # also when it cannot be read: then nothing is cut off
         with contextlib.suppress(OSError):
-            if os.path.getsize(path) <= _LARGEST:  # noqa: PTH202 - as there
+            whole = os.path.getsize(path) <= _LARGEST  # noqa: PTH202 - as there
+            if whole:
                 with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
                     lines = [line for line in file.read().split("\n") if line]
                 whole = len(lines) <= LINES_MAX

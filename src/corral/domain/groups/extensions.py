@@ -257,7 +257,7 @@ def place_extensions(
 
 
 def _owner_at(taken: _Taken, path: str, owner: str) -> str:
-    """Who has this path, a directory above it or something in it; empty: nobody had, and now the owner has the path."""
+    """Who has this path, a directory above it or something in it; empty: no extension had it, and the owner has it now."""
     *above, name = path.casefold().split("/")
     for part in above:
         here = taken.setdefault(part, {})
