@@ -83,7 +83,7 @@ def _given_up(session: ApiSession, name: str, paused: Item) -> CommandRefused:
     lines = crash_lines(session, str(paused.get("crash", "")))
     return CommandRefused(
         f"group '{name}' is paused as crash-looping: {paused.get('reason', '')}{lines}",
-        hint=f"corral why {name}; once it is mended: corral group unpause {name}",
+        hint=f"corral why {name}; change what is wrong, or try it again as it is: corral group unpause {name}",
         code="CRASH_LOOP",
     )
 

@@ -58,7 +58,7 @@ class SetWait:
             raise CommandRefused(
                 f"{self._share(failed)} cannot have what {_it(failed)}:{self._lines(failed)}",
                 hint=f"what was applied stays; corral why {failed[0]}; "
-                f"once it is mended: corral group unpause {failed[0]}",
+                f"correct the document and apply it again; to try it again as it is: corral group unpause {failed[0]}",
                 code="CRASH_LOOP",
             )
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from shell_terminal import ShellTerminal
+from shell_terminal import PASTED, ShellTerminal
 from stand_in_controller import NODE, Answer, Request, StandIn
 
 from corral.cli.console.history import LINES_MAX, may_be_kept
@@ -62,6 +62,16 @@ def test_commands_run_on_one_connection_and_errors_do_not_end_the_console(
     assert "node list\n" in kept.read_text()
     shell.press("exit\n")
     assert shell.ends() == 0
+
+
+def test_pasted_lines_run_one_by_one_after_enter(shell: ShellTerminal, server: StandIn) -> None:
+    shell.press(PASTED.format("# the nodes\rnode list\rnode info web-9\r"))
+    shell.shows("node info web-9")
+    assert not any(each.path.startswith("/api/v1/nodes") for each in server.requests)
+    shell.press("\r")
+    shell.shows("corral> node list\n")
+    assert "web-1" in shell.shows("corral> node info web-9\n")
+    assert "there is nothing" in shell.shows("corral> ")
 
 
 def test_stop_ends_the_controller_after_a_yes_and_then_the_console(

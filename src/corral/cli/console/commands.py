@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -74,9 +75,17 @@ def _typed_lines(names: KnownNames) -> ReadLine:
 
     prompt = LinePrompt(PROMPT, history=history, completer=NameCompleter(names, built_in=BUILT_IN))
 
+    pasted: deque[str] = deque()
+
     def read_edited() -> str | None:
+        if pasted:
+            line = pasted.popleft()
+            click.echo(f"{PROMPT}{line}")
+            return line
         try:
-            return prompt.read()
+            first, *more = prompt.read().splitlines() or [""]
+            pasted.extend(more)
+            return first
         except KeyboardInterrupt:
             return ""  # the prompt has left the line already
         except EOFError:
