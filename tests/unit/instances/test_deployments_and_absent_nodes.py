@@ -11,6 +11,7 @@ from corral.controller.instances.node_drains import DrainOrder, drain_node
 from corral.domain.groups.disconnect_spec import DisconnectSpec
 from corral.domain.groups.group import CrashLoopSpec
 from corral.domain.groups.instance_records import Readiness
+from corral.domain.groups.scaling_spec import ScalingMode, ScalingSpec
 from corral.domain.instance_states import InstanceState, Wanted
 
 NEVER = DisconnectSpec(replace_after_seconds=None)
@@ -298,3 +299,20 @@ def test_a_group_that_is_emptied_by_its_document_ends_its_deployment():
         world.come_back(node, with_runs=True)
     world.until(S.COMPLETED)
     assert world.revisions() == []
+
+
+@pytest.mark.parametrize("ends_as", [S.COMPLETED, S.ROLLED_BACK])
+def test_a_group_that_follows_its_load_does_not_grow_when_a_lost_instance_is_back(ends_as):
+    scaling = ScalingSpec(mode=ScalingMode.DYNAMIC)
+    world = DeployedWorld(2, nodes=2, disconnect=SOON, scaling=scaling, max_players=10)
+    world.drop("n2")
+    world.live_on(66)
+    world.deploy()
+    if ends_as is S.ROLLED_BACK:
+        world.do_as(deployments.roll_back_deployment, world.deployment.id, by="ada")
+    world.until(ends_as)
+    world.come_back("n2", with_runs=True)
+    for _ in range(60):
+        world.live_on(1)
+        assert len(world.alive()) <= 4, ids(world)
+    assert len(world.there()) == 2

@@ -121,13 +121,13 @@ def players_need(spec: GroupSpec, players: int) -> int:
 def load_verdict(
     group: GroupRecord, values: ScheduledValues, signals: LoadSignals, *, serving: int, starting: int
 ) -> ScalingVerdict | None:
-    """What the load of a group asks for; None: its number does not follow the load. While it is deployed its surge is no
-    capacity that the load has asked for: the need is compared with the number that the last decision left, and with
-    what serves as far as the players need that."""
+    """What the load of a group asks for; None: its number does not follow the load. While it is deployed, or
+    has stragglers of a deployment, its surge is no capacity that the load has asked for: the need is compared with the
+    number that the last decision left, and with what serves as far as the players need that."""
     if values.mode is not ScalingMode.DYNAMIC or group.spec.abstract or group.deleting:
         return None
     load = signals.load(group)
-    if group.deployment:
+    if group.deployment or group.unsettled:
         needed = min(serving, load_need(group.spec, values, load.players))
         serving = max(wanted_count(group, values), needed)
     inputs = ScalingInputs(
