@@ -11,7 +11,7 @@ from cache_rig import MEGABYTE, CacheNode
 from web_server import Asked, WebServer, says, serves
 
 from corral.domain.groups.plans import PlanArtifact
-from corral.errors import Code, Rejected
+from corral.errors import Code, CorralError, Rejected
 from corral.testing.waiting import eventually
 
 JAR = os.urandom(300_000)
@@ -159,3 +159,18 @@ async def test_a_file_larger_than_the_quota_is_refused_before_it_comes(scratch, 
         with pytest.raises(Rejected) as caught:
             await node.cache.warm_artifact(jar(web, "/huge"))
     assert caught.value.code is Code.CACHE_FULL
+
+
+async def test_partial_files_of_urls_that_fail_stay_within_half_of_the_quota(scratch, web):
+    async def breaks_off(_: Asked, writer) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n" + os.urandom(MEGABYTE))
+        await writer.drain()
+        writer.close()
+
+    async with CacheNode(scratch / "n1", quota=4 * MEGABYTE) as node:
+        for number in range(6):
+            web.pages[f"/cut-{number}"] = breaks_off
+            with pytest.raises(CorralError):
+                await node.cache.warm_artifact(jar(web, f"/cut-{number}"))
+        held = sum(path.stat().st_size for path in (node.data / "cache" / "parts").iterdir())
+        assert 0 < held <= 2 * MEGABYTE

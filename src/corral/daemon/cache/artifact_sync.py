@@ -52,8 +52,8 @@ class ArtifactSync:
 
     async def bring(self, artifact: PlanArtifact) -> None:
         """Make an artifact usable. A file whose digest differs from the plan's is not stored. When its size is unknown,
-        room is made during the transfer. Each URL has a partial file of its own; it is removed when the artifact was
-        stored meanwhile from another one."""
+        room is made during the transfer. Each URL has a partial file of its own. It is removed when the artifact was
+        stored meanwhile from another one, and after a failure when all partial files are larger than half of the quota."""
         if not is_digest(artifact.sha256):
             raise Rejected(
                 Code.ARTIFACT_REFUSED,
@@ -66,7 +66,8 @@ class ArtifactSync:
         try:
             await self._bring(artifact, part)
         finally:
-            if self._stores.artifacts.find(artifact.sha256) is not None:
+            stored = self._stores.artifacts.find(artifact.sha256) is not None
+            if stored or await to_end(_bytes_in, self._stores.parts) > self._room.quota // 2:
                 await to_end(_remove, part)
 
     async def _bring(self, artifact: PlanArtifact, part: pathlib.Path) -> None:
@@ -142,6 +143,15 @@ class ArtifactSync:
                     ) from error
                 _log.warning("cache_transfer.failed", artifact=artifact.file, reason=str(error))
             await asyncio.sleep(doubled(_PAUSE, fruitless))
+
+
+def _bytes_in(directory: pathlib.Path) -> int:
+    found = 0
+    with contextlib.suppress(OSError):
+        for path in directory.iterdir():
+            with contextlib.suppress(OSError):  # it got its own name just now
+                found += path.lstat().st_size
+    return found
 
 
 def _remove(part: pathlib.Path) -> None:
