@@ -224,6 +224,23 @@ async def test_a_set_of_many_documents_counts_as_several_requests(data: pathlib.
             assert answer.status_code == 200, "a set of any size passes alone, however small the burst"
 
 
+async def test_a_change_that_many_groups_inherit_counts_as_several_requests(data: pathlib.Path) -> None:
+    base = {"name": "base", "abstract": True, "command": ["a"]}
+    heirs = [{"name": f"g-{number}", "parent": "base"} for number in range(100)]
+    async with http_rig(data, limits=HttpLimitsSection(requests_per_second=1, burst=20)) as rig:
+        _, text = await rig.token(Role.OPERATOR)
+        async with rig.client() as admin, rig.client(text) as client:
+            made = await admin.post(
+                "/api/v1/apply", json={"documents": [{"body": each} for each in (base, *heirs)]}
+            )
+            made.raise_for_status()
+            change = {"args": ["b"]}
+            asked = (client.patch("/api/v1/groups/base?dry_run=true", json=change) for _ in range(10))
+            answers = await asyncio.gather(*asked)
+            assert sum(each.status_code == 200 for each in answers) >= 3
+            assert any(limited(each) for each in answers), "ten changes of one group would have passed"
+
+
 async def test_an_address_whose_credentials_are_no_good_is_told_to_wait(data: pathlib.Path) -> None:
     async with http_rig(data, limits=HttpLimitsSection()) as rig, rig.client("corral_guess") as guesser:
         answers: set[int] = set()

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from corral.controller.http.messages.call import ApiCall
+from corral.controller.http.pipeline.caller_limits import RequestRates
 from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.groups.group_schemas import audited, group_shape
 from corral.controller.http.resources.instances.instance_changes import workspace
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation, Step
+from corral.domain.groups.inheritance import descendants_of
 from corral.domain.groups.instance_records import GroupRecord
+
+HEIRS_A_REQUEST: Final = 20
+"""Every so many groups that inherit a changed one count as one request more."""
 
 
 def the_group(state: ClusterState, path: Mapping[str, str]) -> StoredRecord[GroupRecord]:
@@ -63,3 +68,10 @@ def group_mutation(
         before=audited(before.record) if before else None,
         after=audited(record),
     )
+
+
+def admit_heirs(state: ClusterState, rates: RequestRates, call: ApiCall[Any, Any]) -> None:
+    """Count the groups that inherit the one that is changed: each of them is resolved and checked anew."""
+    parents = {name: {"parent": each.record.spec.parent} for name, each in state.groups.items()}
+    heirs = descendants_of([call.path["name"]], parents)
+    rates.admit_part(call.caller, len(heirs) // HEIRS_A_REQUEST)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -15,16 +15,13 @@ from corral.controller.http.meanings import explain_fields
 from corral.controller.http.messages.call import ApiCall, NoQuery, RequestBody
 from corral.controller.http.messages.list_pages import ITEMS_A_REQUEST, SummaryPage
 from corral.controller.http.messages.paging import Page
+from corral.controller.http.pipeline.caller_limits import RequestRates
 from corral.controller.http.pipeline.route_handlers import Describe
 from corral.controller.http.pipeline.route_table import Build, Mutate, Read, Route
 from corral.controller.http.pipeline.scoping import (
     Scoping,
-    refuse_document_outside,
-    refuse_heirs_outside,
-    refuse_references_outside,
     refuse_users_outside,
 )
-from corral.controller.http.pipeline.template_scopes import refuse_templates_outside
 from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.dry_runs import (
     ConfirmedOrDry,
@@ -33,7 +30,13 @@ from corral.controller.http.resources.dry_runs import (
     described,
     dry_mutation,
 )
-from corral.controller.http.resources.groups.group_changes import group_mutation, the_group, writing
+from corral.controller.http.resources.groups.document_scopes import refuse_references, refuse_specs_outside
+from corral.controller.http.resources.groups.group_changes import (
+    admit_heirs,
+    group_mutation,
+    the_group,
+    writing,
+)
 from corral.controller.http.resources.groups.group_schemas import (
     GroupDocument,
     GroupPatch,
@@ -52,7 +55,7 @@ from corral.controller.instances.group_writes import StoredGroups
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Mutation
 from corral.controller.workload.service import Workloads
-from corral.domain.groups.document_faults import MOST_ENTRIES, check_size
+from corral.domain.groups.document_faults import MOST_ENTRIES
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.inheritance import written_document
 from corral.domain.groups.instance_records import GroupRecord
@@ -129,9 +132,11 @@ async def set_maintenance(
     state: ClusterState,
     instances: InstanceControl,
     workload: Workloads,
+    rates: RequestRates,
     call: ApiCall[MaintenanceOrder, ConfirmedOrDry],
 ) -> Describe:
     """An edit of the document: what is left out stays as it is there."""
+    admit_heirs(state, rates, call)
     patch = {"maintenance": msgspec.to_builtins(call.body)}
     return revision(
         state, instances, workload, call, group_changes.patched(patch), action="groups.maintenance"
@@ -139,8 +144,13 @@ async def set_maintenance(
 
 
 async def patch_group(
-    state: ClusterState, instances: InstanceControl, workload: Workloads, call: ApiCall[Any, ConfirmedOrDry]
+    state: ClusterState,
+    instances: InstanceControl,
+    workload: Workloads,
+    rates: RequestRates,
+    call: ApiCall[Any, ConfirmedOrDry],
 ) -> Describe:
+    admit_heirs(state, rates, call)
     patch = _written(call)
     refuse_references(state, call, patch, state.groups.require(call.path["name"]).record.spec)
     return revision(state, instances, workload, call, group_changes.patched(patch))
@@ -186,7 +196,7 @@ def _checked_change(
         ws, plans, found = await checks.run(revised(), lambda found: found.specs.values())
         name = found.name
         before = state.groups.find(name)
-        _refuse_outside(state, call, found.specs.values())
+        refuse_specs_outside(state, call, found.specs.values())
         confirm = _confirmed(name, call.query) if isinstance(call.query, ConfirmedOrDry) else ""
         record = group_changes.write_revised(ws, plans, found, confirm=confirm)
         if call.query.dry_run:
@@ -195,33 +205,6 @@ def _checked_change(
         return group_mutation(state, instances, steps, action, name, before, record, status=status)
 
     return describe
-
-
-def _refuse_outside(state: ClusterState, call: ApiCall[Any, Any], specs: Iterable[GroupSpec]) -> None:
-    """FORBIDDEN for documents that a caller with a scope may not write: of groups outside of it, those that inherit
-    included, of instances that could be placed on nodes outside of it, and of templates of others."""
-    access = call.caller.access
-    if not access.allows_everywhere(Permission.GROUPS_MANAGE):
-        own = call.path.get("name")
-        for spec in specs:
-            if own is not None and spec.name != own:
-                refuse_heirs_outside(access, spec)
-            refuse_document_outside(access, spec)
-            stored = state.groups.find(spec.name)
-            before = stored.record.spec if stored is not None else None
-            refuse_templates_outside(access, state, msgspec.to_builtins(spec), before)
-
-
-def refuse_references(
-    state: ClusterState, call: ApiCall[Any, Any], document: dict[str, Any], before: GroupSpec | None = None
-) -> None:
-    """FORBIDDEN or TEMPLATE_NOT_FOUND for a document with which a caller with a scope names groups or templates outside of it.
-    It comes before all other checks of the document but that of its size, or their refusals would tell whether these exist."""
-    access = call.caller.access
-    if not access.allows_everywhere(Permission.GROUPS_MANAGE):
-        check_size(document)
-        refuse_references_outside(access, document, before)
-        refuse_templates_outside(access, state, document, before)
 
 
 async def get_document(state: ClusterState, call: ApiCall[None, NoQuery]) -> WrittenDocument:
@@ -233,8 +216,13 @@ async def get_document(state: ClusterState, call: ApiCall[None, NoQuery]) -> Wri
 
 
 async def put_document(
-    state: ClusterState, instances: InstanceControl, workload: Workloads, call: ApiCall[Any, ConfirmedOrDry]
+    state: ClusterState,
+    instances: InstanceControl,
+    workload: Workloads,
+    rates: RequestRates,
+    call: ApiCall[Any, ConfirmedOrDry],
 ) -> Describe:
+    admit_heirs(state, rates, call)
     document = _written(call)
     refuse_references(state, call, document, state.groups.require(call.path["name"]).record.spec)
     return revision(state, instances, workload, call, lambda *_: document)

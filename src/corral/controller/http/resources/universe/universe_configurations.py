@@ -8,17 +8,18 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from corral.controller.http.messages.call import ApiCall, Confirmed, NoQuery, RequestBody
+from corral.controller.http.pipeline.caller_limits import RequestRates
 from corral.controller.http.pipeline.route_handlers import Describe
 from corral.controller.http.pipeline.route_table import Build, Mutate, Read, Route
 from corral.controller.http.pipeline.scoping import Scoping, check_scope, refuse_group_outside
 from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.dry_runs import ConfirmedOrDry, DryRunQuery
-from corral.controller.http.resources.groups.group_changes import the_group, writing
+from corral.controller.http.resources.groups.document_scopes import refuse_references
+from corral.controller.http.resources.groups.group_changes import admit_heirs, the_group, writing
 from corral.controller.http.resources.groups.groups import (
     Cascade,
     create_group,
     delete_group,
-    refuse_references,
     revision,
 )
 from corral.controller.http.resources.universe.universe_schemas import universe_name
@@ -131,11 +132,13 @@ async def put_configuration(
     state: ClusterState,
     instances: InstanceControl,
     workload: Workloads,
+    rates: RequestRates,
     call: ApiCall[UniverseConfiguration, Confirmed],
 ) -> Describe:
     """A group of this name gets what the configuration says, and keeps what none can say; without one it is created."""
     name, access = call.path["name"], call.caller.access
     refuse_group_outside(access, Permission.GROUPS_MANAGE, name, field="name")  # whether there is one or not
+    admit_heirs(state, rates, call)
     stored = state.groups.find(name)
     mapped = _mapped(call, name, stored.record.spec if stored is not None else None)
 
