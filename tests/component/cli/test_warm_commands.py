@@ -16,14 +16,10 @@ GROUP = "name: lobby\ncommand: [x]\n"
     ("arguments", "input"),
     [
         ([], None),
-        (["--help"], None),
-        (["version"], None),
         (["node", "list"], None),
-        (["node", "info", "web-1", "-o", "json"], None),
         (["node", "lst"], None),
         (["apply", "-f", "-", "--dry-run"], GROUP),
         (["apply", "-f", "-"], None),
-        (["apply", "-f", "missing.yaml"], None),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -8,6 +8,7 @@ starts `stand_in_controller.PROGRAM` instead.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import io
 import json
@@ -204,6 +205,8 @@ def _become(arguments: list[str], env: dict[str, str], directory: str, given: li
 if __name__ == "__main__":
     for library in LIBRARIES:
         importlib.import_module(library)
+    gc.collect()
+    gc.freeze()  # else each command would copy all of it, to look for garbage in it
     with socket.socket(fileno=int(sys.argv[1])) as requests:
         forked = _serve(requests)
     if forked:
