@@ -103,12 +103,12 @@ async def test_if_match_lets_the_seen_revision_through_and_no_other(
     assert (await client.delete(path, headers={"If-Match": "*"})).status_code == 204
 
 
-@pytest.mark.parametrize("header", ["7", '"7', "", '"7",', 'w/"7"', ",".join(['"1"'] * 50)])
-async def test_a_malformed_if_match_is_refused(client: httpx.AsyncClient, rig: Rig, header: str) -> None:
+async def test_a_malformed_if_match_is_refused(client: httpx.AsyncClient, rig: Rig) -> None:
     await rig.node("node-1")
-    answer = await client.post("/api/v1/nodes/node-1/cordon", headers={"If-Match": header})
-    assert error(answer) == (400, "BAD_REQUEST")
-    assert answer.json()["error"]["field"] == "If-Match"
+    for header in ["7", '"7', "", '"7",', 'w/"7"', ",".join(['"1"'] * 50)]:
+        answer = await client.post("/api/v1/nodes/node-1/cordon", headers={"If-Match": header})
+        assert error(answer) == (400, "BAD_REQUEST"), header
+        assert answer.json()["error"]["field"] == "If-Match", header
 
 
 async def test_if_match_on_a_creation_is_refused(client: httpx.AsyncClient) -> None:

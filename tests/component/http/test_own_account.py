@@ -8,7 +8,6 @@ import datetime as dt
 
 import httpx
 import pyotp
-import pytest
 from browsers import (
     OTHER,
     PASSWORD,
@@ -67,24 +66,21 @@ async def test_a_command_line_that_changes_the_password_gets_another_token(rig: 
             assert (await renewed.get(ME)).json()["session"]["kind"] == "COMMAND_LINE"
 
 
-@pytest.mark.parametrize(
-    ("body", "code"),
-    [
-        ({"current": "wrong", "new": OTHER}, "LOGIN_FAILED"),
-        ({"current": PASSWORD, "new": PASSWORD}, "INVALID_FIELD"),
-        ({"current": PASSWORD, "new": "short"}, "INVALID_FIELD"),
-        ({"current": PASSWORD, "new": "qwertzuiop123456"}, "INVALID_FIELD"),
-    ],
-    ids=["wrong", "same", "short", "common"],
-)
-async def test_a_password_that_is_not_changed_leaves_everything_as_it_was(
-    rig: Rig, body: dict[str, str], code: str
-) -> None:
+BAD_CHANGES = [
+    ({"current": "wrong", "new": OTHER}, "LOGIN_FAILED"),
+    ({"current": PASSWORD, "new": PASSWORD}, "INVALID_FIELD"),
+    ({"current": PASSWORD, "new": "short"}, "INVALID_FIELD"),
+    ({"current": PASSWORD, "new": "qwertzuiop123456"}, "INVALID_FIELD"),
+]
+
+
+async def test_a_password_that_is_not_changed_leaves_everything_as_it_was(rig: Rig) -> None:
     await make_user(rig)
-    async with browser(rig) as ada:
-        assert refused(await ada.post("/api/v1/auth/password", json=body)) == code
-        assert (await ada.get(ME)).is_success
-    assert (await log_in(rig)).is_success
+    for body, code in BAD_CHANGES:
+        async with browser(rig) as ada:
+            assert refused(await ada.post("/api/v1/auth/password", json=body)) == code, body
+            assert (await ada.get(ME)).is_success, body
+        assert (await log_in(rig)).is_success, body
 
 
 async def test_a_token_changes_nobodys_password_or_second_factor(rig: Rig) -> None:

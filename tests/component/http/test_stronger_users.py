@@ -64,10 +64,10 @@ async def test_nothing_of_a_stronger_user_is_changed(clerk: httpx.AsyncClient) -
     assert (await clerk.patch("/api/v1/users/helen", json={"display_name": "Helen"})).status_code == 200
 
 
-@pytest.mark.parametrize("name", ["adm\u200bin", "adm\U000e0041in", "a\u00ad", "x" * 101])
-async def test_no_name_that_only_looks_like_another(clerk: httpx.AsyncClient, name: str) -> None:
-    answer = await clerk.patch("/api/v1/users/helen", json={"display_name": name})
-    assert (answer.status_code, answer.json()["error"]["field"]) == (400, "display_name")
+async def test_no_name_that_only_looks_like_another(clerk: httpx.AsyncClient) -> None:
+    for name in ["adm\u200bin", "adm\U000e0041in", "a\u00ad", "x" * 101]:
+        answer = await clerk.patch("/api/v1/users/helen", json={"display_name": name})
+        assert (answer.status_code, answer.json()["error"]["field"]) == (400, "display_name"), name
 
 
 @pytest.mark.trap("T25")

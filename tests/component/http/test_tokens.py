@@ -37,25 +37,24 @@ async def test_the_scheme_is_read_kindly(rig: Rig, scheme: str) -> None:
     assert answer.status_code == 200
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda text: text[:-1] + ("a" if text[-1] != "a" else "b"),
-        lambda text: text.replace("corral_", "corall_"),
-        lambda text: text + "x",
-        lambda text: text.upper(),
-        lambda text: "corral_tok-aaaaaaaaaaaa_" + text.rsplit("_", 1)[1],
-        lambda text: "corral__",
-        lambda text: "é" * 10,
-    ],
-    ids=["secret", "prefix", "longer", "case", "id", "empty", "not ascii"],
-)
-async def test_a_wrong_token_is_refused_and_not_told_why(rig: Rig, spoil: object) -> None:
-    async with rig.client("") as client:
-        value = f"Bearer {spoil(rig.admin)}"  # type: ignore[operator]
-        answer = await client.get("/api/v1/nodes", headers={b"Authorization": value.encode("latin-1")})
-    assert error(answer) == (401, "UNAUTHENTICATED")
-    assert answer.json()["error"]["message"] == "the token is not known here"
+SPOILT = [
+    lambda text: text[:-1] + ("a" if text[-1] != "a" else "b"),
+    lambda text: text.replace("corral_", "corall_"),
+    lambda text: text + "x",
+    lambda text: text.upper(),
+    lambda text: "corral_tok-aaaaaaaaaaaa_" + text.rsplit("_", 1)[1],
+    lambda text: "corral__",
+    lambda text: "é" * 10,
+]
+
+
+async def test_a_wrong_token_is_refused_and_not_told_why(rig: Rig) -> None:
+    for spoil in SPOILT:
+        async with rig.client("") as client:
+            value = f"Bearer {spoil(rig.admin)}"  # type: ignore[operator]
+            answer = await client.get("/api/v1/nodes", headers={b"Authorization": value.encode("latin-1")})
+        assert error(answer) == (401, "UNAUTHENTICATED"), value
+        assert answer.json()["error"]["message"] == "the token is not known here", value
 
 
 @pytest.mark.parametrize("header", ["Basic YTpi", "Bearer", ""])
