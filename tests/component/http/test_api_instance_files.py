@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
-import pytest
 from http_rig import Rig, tar_gz
 
 from corral.controller.distribution.instance_files import WalkRequest
@@ -85,24 +84,22 @@ async def test_a_save_that_fails_makes_nothing(client: httpx.AsyncClient, rig: R
     assert len(rig.state.templates) == 0
 
 
-@pytest.mark.parametrize(
-    ("changed", "code"),
-    [
-        ({"paths": []}, "INVALID_FIELD"),
-        ({"paths": ["../x"]}, "PATH_REFUSED"),
-        ({"paths": ["/etc"]}, "PATH_REFUSED"),
-        ({"template": "A B"}, "INVALID_FIELD"),
-        ({"path": ["x"]}, "UNKNOWN_FIELD"),
-    ],
-)
-async def test_a_bad_save_is_refused_before_a_node_is_asked(
-    client: httpx.AsyncClient, rig: Rig, changed: dict[str, Any], code: str
-) -> None:
+BAD_SAVES = [
+    ({"paths": []}, "INVALID_FIELD"),
+    ({"paths": ["../x"]}, "PATH_REFUSED"),
+    ({"paths": ["/etc"]}, "PATH_REFUSED"),
+    ({"template": "A B"}, "INVALID_FIELD"),
+    ({"path": ["x"]}, "UNKNOWN_FIELD"),
+]
+
+
+async def test_a_bad_save_is_refused_before_a_node_is_asked(client: httpx.AsyncClient, rig: Rig) -> None:
     record = await rig.instance()
-    body = {"template": "saved", "paths": ["world"], **changed}
-    refused = await client.post(f"{INSTANCES}/{record.id}/save", json=body)
-    assert refused.json()["error"]["code"] == code
-    assert rig.distribution.asked == []
+    for changed, code in BAD_SAVES:
+        body = {"template": "saved", "paths": ["world"], **changed}
+        refused = await client.post(f"{INSTANCES}/{record.id}/save", json=body)
+        assert refused.json()["error"]["code"] == code, changed
+        assert rig.distribution.asked == [], changed
 
 
 async def test_files_are_listed_and_read_from_the_node(client: httpx.AsyncClient, rig: Rig) -> None:
@@ -252,30 +249,30 @@ async def test_files_are_not_for_those_who_may_only_look(rig: Rig) -> None:
     assert rig.distribution.asked == []
 
 
-@pytest.mark.parametrize(
-    ("query", "status", "code"),
-    [
-        ("files?limit=0", 400, "INVALID_FIELD"),
-        ("files?limit=10001", 400, "INVALID_FIELD"),
-        ("files?lmit=1", 400, "UNKNOWN_FIELD"),
-        ("files/content", 400, "MISSING_FIELD"),
-        ("files/content?path=", 400, "MISSING_FIELD"),
-        ("files/content?path=a&offset=-1", 400, "INVALID_FIELD"),
-        ("files/content?path=a&offset=9223372036854775808", 400, "INVALID_FIELD"),
-        ("files/content?path=a&length=0", 400, "INVALID_FIELD"),
-        ("files?cursor=!", 400, "INVALID_CURSOR"),
-        ("files?depth=202", 400, "INVALID_FIELD"),
-        ("files/stat", 400, "MISSING_FIELD"),
-        ("files/origin?path=../x", 422, "PATH_REFUSED"),
-    ],
-)
+BAD_QUESTIONS = [
+    ("files?limit=0", 400, "INVALID_FIELD"),
+    ("files?limit=10001", 400, "INVALID_FIELD"),
+    ("files?lmit=1", 400, "UNKNOWN_FIELD"),
+    ("files/content", 400, "MISSING_FIELD"),
+    ("files/content?path=", 400, "MISSING_FIELD"),
+    ("files/content?path=a&offset=-1", 400, "INVALID_FIELD"),
+    ("files/content?path=a&offset=9223372036854775808", 400, "INVALID_FIELD"),
+    ("files/content?path=a&length=0", 400, "INVALID_FIELD"),
+    ("files?cursor=!", 400, "INVALID_CURSOR"),
+    ("files?depth=202", 400, "INVALID_FIELD"),
+    ("files/stat", 400, "MISSING_FIELD"),
+    ("files/origin?path=../x", 422, "PATH_REFUSED"),
+]
+
+
 async def test_a_bad_question_about_files_is_refused_before_a_node_is_asked(
-    client: httpx.AsyncClient, rig: Rig, query: str, status: int, code: str
+    client: httpx.AsyncClient, rig: Rig
 ) -> None:
     record = await rig.instance()
-    assert error(await client.get(f"{INSTANCES}/{record.id}/{query}")) == (status, code)
-    assert rig.distribution.asked == []
-    assert error(await client.get(f"{INSTANCES}/ghost-1/files")) == (404, "NOT_FOUND")
+    for query, status, code in BAD_QUESTIONS:
+        assert error(await client.get(f"{INSTANCES}/{record.id}/{query}")) == (status, code), query
+        assert rig.distribution.asked == [], query
+        assert error(await client.get(f"{INSTANCES}/ghost-1/files")) == (404, "NOT_FOUND"), query
 
 
 async def test_new_nested_fields_of_a_group_are_merged_by_a_patch(

@@ -86,24 +86,24 @@ async def test_players_and_figures_are_shown_with_the_instance(rig: Rig) -> None
     assert (report.players_known, report.player_count, report.max_players) == (True, 3, 20)
 
 
-@pytest.mark.parametrize(
-    ("what", "body"),
-    [
-        ("players", {}),
-        ("players", {"count": -1}),
-        ("players", {"count": 10**9}),
-        ("players", {"count": 1, "maximum": 3}),
-        ("metrics", {"a b": 1}),
-        ("metrics", {"a\n": 1}),
-        ("metrics", {"x": "1"}),
-        ("metrics", {f"m{number}": 1 for number in range(MAX_METRICS + 1)}),
-        ("ready", {"x": 1}),
-    ],
-)
-async def test_what_makes_no_sense_is_refused(rig: Rig, what: str, body: Any) -> None:
+NONSENSE = [
+    ("players", {}),
+    ("players", {"count": -1}),
+    ("players", {"count": 10**9}),
+    ("players", {"count": 1, "maximum": 3}),
+    ("metrics", {"a b": 1}),
+    ("metrics", {"a\n": 1}),
+    ("metrics", {"x": "1"}),
+    ("metrics", {f"m{number}": 1 for number in range(MAX_METRICS + 1)}),
+    ("ready", {"x": 1}),
+]
+
+
+async def test_what_makes_no_sense_is_refused(rig: Rig) -> None:
     record = await rig.instance()
-    assert (await say(rig, token_of(rig, record), what, body)).status_code == 400
-    assert reports(rig) == []
+    for what, body in NONSENSE:
+        assert (await say(rig, token_of(rig, record), what, body)).status_code == 400, (what, body)
+        assert reports(rig) == [], (what, body)
 
 
 async def test_what_is_wrong_with_figures_is_said_in_words(rig: Rig) -> None:

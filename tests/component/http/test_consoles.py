@@ -303,14 +303,14 @@ async def test_a_search_finds_lines_with_their_offsets(client: httpx.AsyncClient
     assert rest["next_offset"] == rest["end_offset"]
 
 
-@pytest.mark.parametrize("pattern", ["(", "a(?=b)", r"(a)\1", "[z-a]", "*"])
 async def test_what_is_no_pattern_is_refused_before_anybody_is_asked(
-    client: httpx.AsyncClient, rig: Rig, pattern: str
+    client: httpx.AsyncClient, rig: Rig
 ) -> None:
     _, node, path = await talking(rig, b"x\n")
-    answer = await client.get(f"{path}/search", params={"pattern": pattern})
-    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "INVALID_PATTERN")
-    assert node.queries == []
+    for pattern in ["(", "a(?=b)", r"(a)\1", "[z-a]", "*"]:
+        answer = await client.get(f"{path}/search", params={"pattern": pattern})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "INVALID_PATTERN"), pattern
+        assert node.queries == [], pattern
 
 
 @pytest.mark.trap("T42")

@@ -60,11 +60,11 @@ async def test_an_origin_may_be_listed_with_capitals_and_with_the_usual_port(clu
     assert answer.headers["access-control-allow-origin"] == ORIGIN
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example.org", "null", "*", ORIGIN + ".evil.org"])
-async def test_any_other_origin_is_told_nothing(controller, origin):
-    for method in ("GET", "OPTIONS"):
-        answer = await ask(controller, method, "/health", origin=origin)
-        assert not [name for name in answer.headers if name.startswith("access-control-")]
+async def test_any_other_origin_is_told_nothing(controller):
+    for origin in ["https://evil.example.org", "null", "*", ORIGIN + ".evil.org"]:
+        for method in ("GET", "OPTIONS"):
+            answer = await ask(controller, method, "/health", origin=origin)
+            assert not [name for name in answer.headers if name.startswith("access-control-")], origin
 
 
 async def test_without_listed_origins_there_is_no_such_thing(cluster):
