@@ -506,18 +506,25 @@ async def test_a_page_is_served_from_the_archive(client: httpx.AsyncClient, rig:
     assert (await client.head(f"{PLAIN}/frontend/app.js")).headers["content-length"] == "1"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "../secret.txt", "..%2fsecret.txt", "%2e%2e/secret.txt", "deep/../../secret.txt", "//etc/passwd", "%2fetc/passwd",
-        "deep", "index.html/", "none.js", "a%00b", "..%5csecret.txt", "%ff",
-    ],
-)  # fmt: skip
-async def test_no_path_leads_out_of_the_page(rig: Rig, path: str) -> None:
+async def test_no_path_leads_out_of_the_page(rig: Rig) -> None:
     await rig.install(module_zip(files=PAGE, frontend=FRONTEND))
-    async with raw_call(rig, "GET", f"{PLAIN}/frontend/{path}") as call:
-        status, _, body = await call.answer()
-    assert (status, body["error"]["code"]) == (404, "NOT_FOUND")
+    for path in [
+        "../secret.txt",
+        "..%2fsecret.txt",
+        "%2e%2e/secret.txt",
+        "deep/../../secret.txt",
+        "//etc/passwd",
+        "%2fetc/passwd",
+        "deep",
+        "index.html/",
+        "none.js",
+        "a%00b",
+        "..%5csecret.txt",
+        "%ff",
+    ]:
+        async with raw_call(rig, "GET", f"{PLAIN}/frontend/{path}") as call:
+            status, _, body = await call.answer()
+        assert (status, body["error"]["code"]) == (404, "NOT_FOUND"), path
 
 
 async def test_a_page_goes_with_its_module_and_needs_what_it_says(

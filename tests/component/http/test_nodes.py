@@ -222,11 +222,11 @@ async def test_a_join_token_without_a_body_takes_the_defaults(client: httpx.Asyn
     assert (made["node_id"], made["replace"]) == (None, False)
 
 
-@pytest.mark.parametrize("ttl", [59, 604_801, -1, "3600"])
-async def test_a_join_token_cannot_live_too_short_or_too_long(client: httpx.AsyncClient, ttl: object) -> None:
-    answer = await client.post(JOIN, json={"ttl_seconds": ttl})
-    assert error(answer) == (400, "INVALID_FIELD")
-    assert answer.json()["error"]["field"] == "ttl_seconds"
+async def test_a_join_token_cannot_live_too_short_or_too_long(client: httpx.AsyncClient) -> None:
+    for ttl in [59, 604_801, -1, "3600"]:
+        answer = await client.post(JOIN, json={"ttl_seconds": ttl})
+        assert error(answer) == (400, "INVALID_FIELD"), ttl
+        assert answer.json()["error"]["field"] == "ttl_seconds", ttl
 
 
 async def test_a_join_token_for_a_node_that_exists_needs_replace(client: httpx.AsyncClient, rig: Rig) -> None:
