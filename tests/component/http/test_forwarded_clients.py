@@ -102,16 +102,16 @@ async def test_a_page_that_came_through_the_proxy_with_tls_is_our_own(
 
 
 @pytest.mark.parametrize("proxies", [[], ["127.0.0.1"]])
-@pytest.mark.parametrize("headers", [via("127.0.0.1"), via(PERSON), {"Forwarded": "for=127.0.0.1"}])
 async def test_metrics_are_open_to_a_scraper_and_never_through_a_proxy(
-    cluster: LocalCluster, proxies: list[str], headers: dict[str, str]
+    cluster: LocalCluster, proxies: list[str]
 ) -> None:
     controller = await cluster.controller(
         http__trusted_proxies=proxies, metrics__scrape_networks=["127.0.0.0/8", f"{PERSON}/32"]
     )
     async with client_of(controller, token="") as client:
         assert (await client.get("/metrics")).status_code == 200
-        assert (await client.get("/metrics", headers=headers)).status_code == 401
+        for headers in (via("127.0.0.1"), via(PERSON), {"Forwarded": "for=127.0.0.1"}):
+            assert (await client.get("/metrics", headers=headers)).status_code == 401, headers
 
 
 @pytest.mark.parametrize("network", ["0.0.0.0/0", "::/0", "10.0.0.1/8", "proxy.example.org"])
