@@ -130,32 +130,30 @@ def test_a_refusal_cannot_steer_the_terminal(corral: Corral, server: StandIn) ->
     assert "\x1b" not in corral("node", "list").stderr
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("nod", "list"),
-        ("node", "lst"),
-        ("node", "list", "--stat", "x"),
-        ("node", "list", "--state", "LOUD"),
-        ("node", "list", "-o", "xml"),
-        ("node", "info"),
-        ("node", "join-token", "--ttl", "soon"),
-        ("node", "list", "--url", "ftp://x"),
-        ("node", "list", "--url", "http://me@x"),
-        ("node", "list", "--token", "two words"),
-        ("node", "list", "--context", "unknown"),
-        ("node",),
-        ("frobnicate",),
-    ],
-)
-def test_wrong_usage_is_code_2_and_touches_nobody(
-    corral: Corral, server: StandIn, arguments: tuple[str, ...]
-) -> None:
-    done = corral(*arguments)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert "Traceback" not in done.stderr
-    assert server.requests == []
+WRONG_USAGE = [
+    ("nod", "list"),
+    ("node", "lst"),
+    ("node", "list", "--stat", "x"),
+    ("node", "list", "--state", "LOUD"),
+    ("node", "list", "-o", "xml"),
+    ("node", "info"),
+    ("node", "join-token", "--ttl", "soon"),
+    ("node", "list", "--url", "ftp://x"),
+    ("node", "list", "--url", "http://me@x"),
+    ("node", "list", "--token", "two words"),
+    ("node", "list", "--context", "unknown"),
+    ("node",),
+    ("frobnicate",),
+]
+
+
+def test_wrong_usage_is_code_2_and_touches_nobody(corral: Corral, server: StandIn) -> None:
+    for arguments in WRONG_USAGE:
+        done = corral(*arguments)
+        assert done.returncode == 2, arguments
+        assert done.stdout == "", arguments
+        assert "Traceback" not in done.stderr, arguments
+        assert server.requests == [], arguments
 
 
 @pytest.mark.parametrize(
@@ -173,29 +171,27 @@ def test_nobody_there_is_code_3(corral: Corral) -> None:
     assert done.stderr.startswith("error: cannot reach http://127.0.0.1:1: Connection refused\nhint: ")
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        b"this is not http\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n\xff\xfe",
-        b'HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n{"items":5}',
-        b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{",
-        b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 3\r\n\r\nnil",
-        b'HTTP/1.1 400 Bad\r\nContent-Length: 12\r\n\r\n{"error":"x"}',
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-        None,
-    ],
-)
-def test_garbage_is_code_3_and_never_a_traceback(
-    corral: Corral, server: StandIn, answer: bytes | None
-) -> None:
-    server.answers["GET", "/api/v1/nodes"] = lambda _: answer
-    done = corral("node", "list")
-    assert done.returncode == 3, done.stderr
-    assert done.stderr.startswith("error: ")
-    assert "Traceback" not in done.stderr
+GARBAGE = [
+    b"this is not http\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n\xff\xfe",
+    b'HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n{"items":5}',
+    b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{",
+    b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 3\r\n\r\nnil",
+    b'HTTP/1.1 400 Bad\r\nContent-Length: 12\r\n\r\n{"error":"x"}',
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    None,
+]
+
+
+def test_garbage_is_code_3_and_never_a_traceback(corral: Corral, server: StandIn) -> None:
+    for answer in GARBAGE:
+        server.answers["GET", "/api/v1/nodes"] = lambda _, answer=answer: answer
+        done = corral("node", "list")
+        assert done.returncode == 3, (answer, done.stderr)
+        assert done.stderr.startswith("error: "), answer
+        assert "Traceback" not in done.stderr, answer
 
 
 def test_a_get_is_tried_again_and_a_change_is_not(corral: Corral, server: StandIn) -> None:
@@ -298,25 +294,23 @@ def test_a_wait_that_runs_out_is_code_4(corral: Corral) -> None:
     assert done.stderr == "error: node 'web-1' was not REVOKED within 1 second: it is ONLINE\n"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("node", "revoke", "web-1"),
-        ("node", "remove", "web-1"),
-        ("node", "join-token-revoke", "j"),
-        ("token", "revoke", "t"),
-        ("cluster", "raise-epoch"),
-        ("cluster", "repair-sequence"),
-        ("cluster", "shutdown"),
-    ],
-)
-def test_what_cannot_be_taken_back_needs_a_yes(
-    corral: Corral, server: StandIn, arguments: tuple[str, ...]
-) -> None:
-    done = corral(*arguments)
-    assert done.returncode == 2
-    assert "add --yes" in done.stderr
-    assert server.requests == []
+NEEDS_A_YES = [
+    ("node", "revoke", "web-1"),
+    ("node", "remove", "web-1"),
+    ("node", "join-token-revoke", "j"),
+    ("token", "revoke", "t"),
+    ("cluster", "raise-epoch"),
+    ("cluster", "repair-sequence"),
+    ("cluster", "shutdown"),
+]
+
+
+def test_what_cannot_be_taken_back_needs_a_yes(corral: Corral, server: StandIn) -> None:
+    for arguments in NEEDS_A_YES:
+        done = corral(*arguments)
+        assert done.returncode == 2, arguments
+        assert "add --yes" in done.stderr, arguments
+        assert server.requests == [], arguments
 
 
 def test_with_a_yes_it_is_done(corral: Corral, server: StandIn) -> None:

@@ -145,6 +145,7 @@ def test_a_cluster_with_tls_prints_what_a_login_needs(
     assert corral("node", "list", "-o", "name", **free).stdout.strip()
 
 
+@pytest.mark.system
 async def test_a_whole_cluster_comes_up_survives_deaths_and_goes_down(
     up: Begin, corral: Corral, access: Callable[[Up], dict[str, str]], tmp_path: pathlib.Path, ports: Ports
 ) -> None:
