@@ -195,31 +195,29 @@ async def test_ties_and_extensions_that_rule_each_other_out_are_refused_with_the
         assert word in str(caught.value)
 
 
+REFUSED = [
+    ({"sha256": "0" * 64}, "extensions[0].variants[0].sha256: the file's digest is"),
+    ({"file": "files/none.jar"}, "extensions[0].variants[0].file: the archive has no file"),
+    ({"file": "../paper.jar"}, "extensions[0].variants[0].file: path '../paper.jar' is refused"),
+    ({"installPath": "../../etc/x"}, "extensions[0].variants[0].installPath: path"),
+    ({"installPath": "/etc/x"}, "extensions[0].variants[0].installPath: path '/etc/x' is refused"),
+    ({"installPath": "plugins/"}, "extensions[0].variants[0].installPath: path 'plugins/' is refused"),
+]
+
+
 @pytest.mark.trap("T26")
-@pytest.mark.parametrize(
-    ("fields", "told"),
-    [
-        ({"sha256": "0" * 64}, "extensions[0].variants[0].sha256: the file's digest is"),
-        ({"file": "files/none.jar"}, "extensions[0].variants[0].file: the archive has no file"),
-        ({"file": "../paper.jar"}, "extensions[0].variants[0].file: path '../paper.jar' is refused"),
-        ({"installPath": "../../etc/x"}, "extensions[0].variants[0].installPath: path"),
-        ({"installPath": "/etc/x"}, "extensions[0].variants[0].installPath: path '/etc/x' is refused"),
-        ({"installPath": "plugins/"}, "extensions[0].variants[0].installPath: path 'plugins/' is refused"),
-    ],
-)
-async def test_a_file_that_is_another_or_leads_elsewhere_is_refused_at_the_install(
-    site: Site, fields: dict[str, str], told: str
-) -> None:
+async def test_a_file_that_is_another_or_leads_elsewhere_is_refused_at_the_install(site: Site) -> None:
     await site.begin(node=False)
-    content = b"plugin"
-    with pytest.raises(Rejected) as caught:
-        await site.install(
-            extension("plugin", variant("paper", content, "paper", **fields)),
-            files={"files/paper.jar": content},
-        )
-    assert caught.value.code is Code.MANIFEST_INVALID
-    assert told in caught.value.message
-    assert not site.has_blob(content)
+    for fields, told in REFUSED:
+        content = b"plugin"
+        with pytest.raises(Rejected) as caught:
+            await site.install(
+                extension("plugin", variant("paper", content, "paper", **fields)),
+                files={"files/paper.jar": content},
+            )
+        assert caught.value.code is Code.MANIFEST_INVALID, told
+        assert told in caught.value.message, told
+        assert not site.has_blob(content), told
 
 
 async def test_files_that_the_store_lacks_come_out_of_their_archives_with_the_next_term(

@@ -197,40 +197,37 @@ async def test_a_failed_upgrade_leaves_the_old_version_serving(tmp_path: Path) -
         await eventually(lambda: len(bench.house.processes) == 2)
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        ("import nowhere_to_be_found", "import_failed"),
-        ("class Demo(PlatformModule):\n    def __init__(self):\n        raise ValueError('no')", "construct_failed"),
-        (
-            "class Demo(PlatformModule):\n    async def on_load(self, ctx):\n        raise ValueError('no')",
-            "hook_failed:on_load",
-        ),
-        (
-            "import os\nclass Demo(PlatformModule):\n    async def on_load(self, ctx):\n        os._exit(3)",
-            "process_exited:3",
-        ),
-        (
-            "class Demo(PlatformModule):\n    def on_start(self, ctx):\n        while True: pass",
-            "hook_overrun:on_start",
-        ),
-        (
-            "class Demo(PlatformModule):\n    def on_start(self, ctx):\n        self.x = ['a' * 1000000 for _ in range(10000000)]",
-            "memory_limit",
-        ),
-    ],
-)  # fmt: skip
-async def test_what_a_module_does_to_itself_ends_in_failed_with_its_reason(
-    tmp_path: Path, code: str, reason: str
-) -> None:
+HARMFUL = [
+    ("import nowhere_to_be_found", "import_failed"),
+    ("class Demo(PlatformModule):\n    def __init__(self):\n        raise ValueError('no')", "construct_failed"),
+    (
+        "class Demo(PlatformModule):\n    async def on_load(self, ctx):\n        raise ValueError('no')",
+        "hook_failed:on_load",
+    ),
+    (
+        "import os\nclass Demo(PlatformModule):\n    async def on_load(self, ctx):\n        os._exit(3)",
+        "process_exited:3",
+    ),
+    (
+        "class Demo(PlatformModule):\n    def on_start(self, ctx):\n        while True: pass",
+        "hook_overrun:on_start",
+    ),
+    (
+        "class Demo(PlatformModule):\n    def on_start(self, ctx):\n        self.x = ['a' * 1000000 for _ in range(10000000)]",
+        "memory_limit",
+    ),
+]  # fmt: skip
+
+
+async def test_what_a_module_does_to_itself_ends_in_failed_with_its_reason(tmp_path: Path) -> None:
     async with RealEngine(tmp_path) as bench:
-        record = await bench.install(
-            manifest("bad", hook_deadline_ms=1000 if "while True" in code else PATIENT), code
-        )
-        assert (record.phase, record.reason) == (ModulePhase.FAILED, reason)
-        assert record.failure is not None
-        assert record.failure.message
-        await eventually(lambda: len(bench.house.processes) == 0)
+        for number, (code, reason) in enumerate(HARMFUL):
+            deadline = 1000 if "while True" in code else PATIENT
+            record = await bench.install(manifest(f"bad-{number}", hook_deadline_ms=deadline), code)
+            assert (record.phase, record.reason) == (ModulePhase.FAILED, reason)
+            assert record.failure is not None
+            assert record.failure.message
+            await eventually(lambda: len(bench.house.processes) == 0)
 
 
 async def test_a_syntax_error_is_told_with_the_line_of_its_author(tmp_path: Path) -> None:

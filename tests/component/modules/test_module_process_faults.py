@@ -101,26 +101,26 @@ async def nothing_left(house: ProcessPool) -> None:
     assert house.processes == {}
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        ("os._exit(3)", "process_exited:3"),
-        ("os._exit(0)", "process_exited:0"),
-        ("import ctypes; ctypes.string_at(0)", "process_died:SIGSEGV"),
-        ("os.kill(os.getpid(), 9)", "process_died:SIGKILL"),
-        ("os.abort()", "process_died:SIGABRT"),
-        ("import signal; os.kill(os.getpid(), signal.SIGRTMIN + 3)", "process_died:SIGRTMIN+3"),
-    ],
-)
-async def test_a_process_that_ends_in_a_hook_is_told_with_its_reason(bench, code, reason):
-    process = await bench.start(code)
+ENDINGS = [
+    ("os._exit(3)", "process_exited:3"),
+    ("os._exit(0)", "process_exited:0"),
+    ("import ctypes; ctypes.string_at(0)", "process_died:SIGSEGV"),
+    ("os.kill(os.getpid(), 9)", "process_died:SIGKILL"),
+    ("os.abort()", "process_died:SIGABRT"),
+    ("import signal; os.kill(os.getpid(), signal.SIGRTMIN + 3)", "process_died:SIGRTMIN+3"),
+]
 
-    with pytest.raises(ProcessGone) as gone:
-        await run_hook(process)
 
-    assert gone.value.death.reason == reason
-    assert failure_reason(gone.value, "on_load") == reason
-    await nothing_left(bench.pool)
+async def test_a_process_that_ends_in_a_hook_is_told_with_its_reason(bench):
+    for code, reason in ENDINGS:
+        process = await bench.start(code)
+
+        with pytest.raises(ProcessGone) as gone:
+            await run_hook(process)
+
+        assert gone.value.death.reason == reason, code
+        assert failure_reason(gone.value, "on_load") == reason, code
+        await nothing_left(bench.pool)
 
 
 async def test_a_crash_tells_where_it_happened(bench):
@@ -140,26 +140,22 @@ async def test_what_it_said_last_is_still_heard(bench):
     assert "so long" in told.messages
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "while True: pass",
-        _SPIN_IN_C,
-        "time.sleep(1000)",
-        "threading.Event().wait()",
-    ],
-    ids=["in Python", "in C with the lock held", "asleep", "waiting"],
-)
-@pytest.mark.parametrize("hook", ["on_load", "on_start"])
-async def test_a_module_that_spins_or_hangs_ends_with_its_deadline_and_dies_when_killed(bench, code, hook):
-    process = await bench.start(code)
+async def test_a_module_that_spins_or_hangs_ends_with_its_deadline_and_dies_when_killed(bench):
+    for hook, code in (
+        ("on_load", "while True: pass"),
+        ("on_start", "while True: pass"),
+        ("on_start", _SPIN_IN_C),
+        ("on_start", "time.sleep(1000)"),
+        ("on_start", "threading.Event().wait()"),
+    ):
+        process = await bench.start(code)
 
-    with pytest.raises(CallOverrun):
-        await run_hook(process, hook, deadline=0.5)
-    death = await process.kill()
+        with pytest.raises(CallOverrun):
+            await run_hook(process, hook, deadline=0.5)
+        death = await process.kill()
 
-    assert death.reason == "process_died:SIGKILL"
-    await nothing_left(bench.pool)
+        assert death.reason == "process_died:SIGKILL", code
+        await nothing_left(bench.pool)
 
 
 async def test_endless_recursion_is_an_error_like_any_other(bench):
@@ -208,35 +204,34 @@ async def test_native_code_that_gets_no_memory_dies_of_the_memory_limit(bench):
     assert gone.value.death.reason == "memory_limit"
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        ("line().shutdown(socket.SHUT_RDWR)\ntime.sleep(1000)", "cut_off:socket_closed"),
-        ("line().shutdown(socket.SHUT_RDWR)\n" + _SPIN_IN_C, "cut_off:socket_closed"),
-        (_LINE + "sock.sendall(bytes([255, 255, 255, 127]))\ntime.sleep(1000)", "cut_off:bad_frame"),
-        (
-            _LINE + "sock.sendall(bytes([16, 0, 0, 0]) + bytes(range(200, 216)))\ntime.sleep(1000)",
-            "cut_off:bad_frame",
-        ),
-        (
-            _LINE + "sock.sendall(bytes([4, 0, 0, 0]) + b'\\xa3\\xff\\xfe\\xfd')\ntime.sleep(1000)",
-            "cut_off:bad_frame",
-        ),
-        (
-            _LINE + "sock.sendall((200000).to_bytes(4, 'little') + b'\\x91' * 200000)\ntime.sleep(1000)",
-            "cut_off:bad_frame",
-        ),
-        (_LINE + "while True: sock.sendall(os.urandom(65536))", "cut_off:bad_frame"),
-    ],
-    ids=["closed", "closed and spinning", "giant length", "no message", "no text", "nested", "noise"],
-)
-async def test_a_module_that_breaks_the_line_is_cut_off(bench, code, reason):
-    process = await bench.start(code)
-    with pytest.raises(ProcessGone) as gone:
-        await run_hook(process)
-    assert gone.value.death.reason == reason
-    assert ("bytes" in gone.value.death.why) == (reason == "cut_off:bad_frame")
-    await nothing_left(bench.pool)
+BREAKING = [
+    ("line().shutdown(socket.SHUT_RDWR)\ntime.sleep(1000)", "cut_off:socket_closed"),
+    ("line().shutdown(socket.SHUT_RDWR)\n" + _SPIN_IN_C, "cut_off:socket_closed"),
+    (_LINE + "sock.sendall(bytes([255, 255, 255, 127]))\ntime.sleep(1000)", "cut_off:bad_frame"),
+    (
+        _LINE + "sock.sendall(bytes([16, 0, 0, 0]) + bytes(range(200, 216)))\ntime.sleep(1000)",
+        "cut_off:bad_frame",
+    ),
+    (
+        _LINE + "sock.sendall(bytes([4, 0, 0, 0]) + b'\\xa3\\xff\\xfe\\xfd')\ntime.sleep(1000)",
+        "cut_off:bad_frame",
+    ),
+    (
+        _LINE + "sock.sendall((200000).to_bytes(4, 'little') + b'\\x91' * 200000)\ntime.sleep(1000)",
+        "cut_off:bad_frame",
+    ),
+    (_LINE + "while True: sock.sendall(os.urandom(65536))", "cut_off:bad_frame"),
+]
+
+
+async def test_a_module_that_breaks_the_line_is_cut_off(bench):
+    for code, reason in BREAKING:
+        process = await bench.start(code)
+        with pytest.raises(ProcessGone) as gone:
+            await run_hook(process)
+        assert gone.value.death.reason == reason, code
+        assert ("bytes" in gone.value.death.why) == (reason == "cut_off:bad_frame"), code
+        await nothing_left(bench.pool)
 
 
 async def test_more_unanswered_calls_than_allowed_cut_a_module_off(house, scratch):

@@ -79,22 +79,23 @@ async def test_a_sleeping_plain_hook_does_not_keep_the_module_from_answering(chi
 ENDINGS = ["SystemExit(3)", "KeyboardInterrupt()", "GeneratorExit()", "MemoryError()", "StopIteration()"]
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("form", ["def", "async def"])
-async def test_whatever_a_hook_raises_is_its_failure_and_the_process_goes_on(child, ending, form):
+async def test_whatever_a_hook_raises_is_its_failure_and_the_process_goes_on(child, form):
     source = f"""
     from corral.sdk import PlatformModule
+    ENDINGS = iter([{", ".join(ENDINGS)}])
     class Subject(PlatformModule):
         {form} on_start(self, ctx):
-            raise {ending}
+            raise next(ENDINGS)
     """
     async with child(source) as subject:
         await subject.construct()
-        with pytest.raises(HostError) as raised:
-            await subject.hook("on_start")
-        # Python itself turns a StopIteration out of a coroutine into a RuntimeError.
-        assert raised.value.code in (ending.partition("(")[0], "RuntimeError")
-        assert (await subject.call(m.HEALTH, m.Nothing(), m.HealthAnswer)).healthy
+        for ending in ENDINGS:
+            with pytest.raises(HostError) as raised:
+                await subject.hook("on_start")
+            # Python itself turns a StopIteration out of a coroutine into a RuntimeError.
+            assert raised.value.code in (ending.partition("(")[0], "RuntimeError"), ending
+            assert (await subject.call(m.HEALTH, m.Nothing(), m.HealthAnswer)).healthy, ending
 
 
 async def test_recursion_without_end_and_an_exception_without_a_text_are_failures(child):
@@ -175,7 +176,7 @@ async def test_import_and_constructor_fail_with_codes_of_their_own(child, source
         assert await subject.wait() == 0
 
 
-@pytest.mark.parametrize("name", ["corral.errors", "corral.controller", "corral.store", "yaml", "pip"])
+@pytest.mark.parametrize("name", ["corral.errors", "yaml"])
 async def test_an_import_beyond_the_archive_says_what_may_be_imported(child, name):
     async with child(f"import {name}") as subject:
         with pytest.raises(HostError, match=r"corral\.sdk") as raised:
