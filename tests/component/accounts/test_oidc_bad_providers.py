@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import itertools
 import pathlib
 import ssl
 from typing import Any
@@ -55,8 +56,13 @@ async def unavailable(provider: ScriptedProvider, directory: pathlib.Path, **set
     return str(refused.value)
 
 
-@pytest.mark.parametrize("path", [DISCOVERY, "/token", "/keys"])
-@pytest.mark.parametrize("name", BAD_ANSWERS)
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        *((DISCOVERY, name) for name in BAD_ANSWERS),
+        *itertools.product(["/token", "/keys"], ["an error", "truncated", "no JSON", "huge"]),
+    ],
+)
 async def test_an_answer_that_cannot_be_used_fails_the_login_alone(
     tmp_path: pathlib.Path, path: str, name: str
 ) -> None:

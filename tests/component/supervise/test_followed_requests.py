@@ -8,7 +8,6 @@ import logging
 from typing import Any
 
 import httpx
-import pytest
 
 from corral.system.logs import Logs
 from corral.testing.cluster import LocalCluster, LocalController
@@ -125,9 +124,9 @@ async def test_a_crash_later_on_is_not_put_down_to_the_start(cluster: LocalClust
     assert all("request" not in fields for fields in ends())
 
 
-@pytest.mark.parametrize("given", ["a b", "x" * 129, "\u00e9", 'a"b', "<b>", ""])
-async def test_an_id_that_is_no_id_is_replaced(cluster: LocalCluster, given: str) -> None:
+async def test_an_id_that_is_no_id_is_replaced(cluster: LocalCluster) -> None:
     controller = await cluster.controller()
-    async with httpx.AsyncClient(base_url=controller.url) as client:
-        answer = await client.get("/health", headers={"X-Request-Id": given.encode("latin-1")})
-    assert answer.headers["x-request-id"].startswith("req-")
+    for given in ["a b", "x" * 129, "\u00e9", 'a"b', "<b>", ""]:
+        async with httpx.AsyncClient(base_url=controller.url) as client:
+            answer = await client.get("/health", headers={"X-Request-Id": given.encode("latin-1")})
+        assert answer.headers["x-request-id"].startswith("req-"), given

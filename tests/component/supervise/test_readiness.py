@@ -52,23 +52,30 @@ async def test_an_instance_without_probes_runs_at_once_and_is_ready_when_it_has_
 
 
 @pytest.mark.trap("T87")
-@pytest.mark.parametrize(("protocol", "kind"), [("udp", "udp"), ("tcp", "tcp"), ("both", "udp")])
-async def test_a_server_that_listens_elsewhere_is_not_ready_and_says_where(node, protocol, kind):
-    leased, elsewhere = free_range(2)
-    port = NamedPort(name="primary", port=leased, protocol=protocol)
-    await node.start("one", LISTENS_WHEN_TOLD, ports=[port])
-    await node.says("one", "waits for orders")
-    await node.command("one", f"{kind} {elsewhere}")
-    run = await node.until("one", "RUNNING")
-    sought = f"{leased}" if protocol == "both" else f"{leased}/{kind}"
-    words = f"nothing listens on {sought} yet; its processes listen on {elsewhere}/{kind}"
-    await eventually(lambda: words in shown(node), state=lambda: (run.reason, shown(node)))
-    assert (run.readiness.ready, run.reason) == (False, words)
-
-    await node.command("one", f"{kind} {leased}")
-    await eventually(lambda: run.readiness.ready, state=lambda: run.reason)
-    assert (run.state, run.reason) == ("RUNNING", "")
-    assert (await node.last_status("one")).readiness == Readiness.READINESS_READY
+async def test_a_server_that_listens_elsewhere_is_not_ready_and_says_where(node):
+    places = {}
+    for protocol, kind in (("udp", "udp"), ("tcp", "tcp"), ("both", "udp")):
+        leased, elsewhere = places[protocol] = free_range(2)
+        port = NamedPort(name="primary", port=leased, protocol=protocol)
+        await node.start(protocol, LISTENS_WHEN_TOLD, ports=[port])
+        await node.says(protocol, "waits for orders")
+        await node.command(protocol, f"{kind} {elsewhere}")
+    for protocol, kind in (("udp", "udp"), ("tcp", "tcp"), ("both", "udp")):
+        leased, elsewhere = places[protocol]
+        run = await node.until(protocol, "RUNNING")
+        sought = f"{leased}" if protocol == "both" else f"{leased}/{kind}"
+        words = f"nothing listens on {sought} yet; its processes listen on {elsewhere}/{kind}"
+        await eventually(
+            lambda run=run, words=words: run.reason == words and words in shown(node),
+            state=lambda run=run: (run.reason, shown(node)),
+        )
+        assert not run.readiness.ready
+        await node.command(protocol, f"{kind} {leased}")
+    for protocol in places:
+        run = node.run(protocol)
+        await eventually(lambda run=run: run.readiness.ready, state=lambda run=run: run.reason)
+        assert (run.state, run.reason) == ("RUNNING", "")
+        assert (await node.last_status(protocol)).readiness == Readiness.READINESS_READY
 
 
 async def test_a_daemon_that_finds_a_run_knows_whether_it_was_ready(node):

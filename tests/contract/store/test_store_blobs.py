@@ -85,11 +85,11 @@ async def test_a_blob_that_is_not_there_is_not_found(store: Store) -> None:
     assert refused.value.code is Code.NOT_FOUND
 
 
-@pytest.mark.parametrize("name", ["../../etc/passwd", "ab", "A" * 64, "", "a" * 63 + "\n"])
-async def test_only_a_digest_names_a_blob(store: Store, name: str) -> None:
-    with pytest.raises(Rejected) as refused:
-        await store.blobs.blob_info(name)
-    assert refused.value.code is Code.INVALID_FIELD
+async def test_only_a_digest_names_a_blob(store: Store) -> None:
+    for name in ["../../etc/passwd", "ab", "A" * 64, "", "a" * 63 + "\n"]:
+        with pytest.raises(Rejected) as refused:
+            await store.blobs.blob_info(name)
+        assert refused.value.code is Code.INVALID_FIELD, name
 
 
 async def test_a_blob_outlives_its_store_being_closed_and_opened(house: House) -> None:
