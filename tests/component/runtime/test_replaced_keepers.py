@@ -108,8 +108,7 @@ async def ended_alone(house: ProcessHarness, handle: RunHandle) -> RunExit:
 
 
 @pytest.mark.trap("T68")
-@pytest.mark.parametrize("tty", [False, True], ids=["fifo", "terminal"])
-@pytest.mark.parametrize("daemon", ["stays", "returns"])
+@pytest.mark.parametrize(("tty", "daemon"), [(False, "returns"), (True, "stays")])
 async def test_keeper_killed_and_later_daemon_and_shim(house: ProcessHarness, tty: bool, daemon: str) -> None:
     """The daemon sees the keeper die, or finds it dead when it starts, together with what lives."""
     handle = await house.provider.start(house.spec(*workloads.python(SIDE), tty=tty))

@@ -41,6 +41,10 @@ async def house(
         yield house
 
 
+ONE_MULTIPLEXER = pytest.mark.parametrize("house", ["tmux"], indirect=True)
+"""For what the program in a window does, whoever shows the window."""
+
+
 def called(spec: RunSpec, instance_id: str, incarnation: int) -> RunSpec:
     return msgspec.structs.replace(spec, instance_id=instance_id, incarnation=incarnation)
 
@@ -452,6 +456,7 @@ async def test_a_run_of_another_user_is_shown_and_typed_to(house: SessionHarness
     await ended(house, handle)
 
 
+@ONE_MULTIPLEXER
 async def test_typing_into_a_run_without_input_is_answered(house: SessionHarness) -> None:
     spec = house.spec(*shell("echo up; exec sleep 3600"), stdin="none")
     handle = await house.provider.start(spec)
@@ -462,6 +467,7 @@ async def test_typing_into_a_run_without_input_is_answered(house: SessionHarness
     await ended(house, handle)
 
 
+@ONE_MULTIPLEXER
 async def test_a_window_that_falls_behind_leaves_out_and_says_so(house: SessionHarness) -> None:
     flood = "yes 0123456789012345678901234567890123456789012345678901234567890123456789 | head -n 50000"
     script = shell(f"read -r x; {flood}; echo the end; exec sleep 3600")

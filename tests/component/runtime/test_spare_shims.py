@@ -109,6 +109,7 @@ async def test_a_program_that_cannot_be_executed_leaves_no_group(node: ProcessHa
     assert node.cgroups().leftovers() == []
 
 
+@pytest.mark.parametrize("node", ["v2"], indirect=True)
 @pytest.mark.parametrize("victim", ["shim", "fork", "keeper"])
 async def test_a_killed_spare_is_replaced(node: ProcessHarness, victim: str) -> None:
     before = await spares(node)
@@ -121,6 +122,7 @@ async def test_a_killed_spare_is_replaced(node: ProcessHarness, victim: str) -> 
     await end(node, handle)
 
 
+@pytest.mark.parametrize("node", ["v2"], indirect=True)
 @pytest.mark.parametrize(
     ("victim", "number"),
     [
@@ -160,7 +162,11 @@ async def test_spares_end_with_their_daemon(node: ProcessHarness) -> None:
 
 
 @pytest.mark.trap("T50")
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    ("node", "step"),
+    [*(("v2", step) for step in STEPS), ("v1", STEPS[0]), ("v1", STEPS[-1])],
+    indirect=["node"],
+)
 async def test_the_daemon_is_killed_after_each_step_of_a_start_with_a_spare(
     node: ProcessHarness, step: str
 ) -> None:

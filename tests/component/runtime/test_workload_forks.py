@@ -41,7 +41,7 @@ async def test_a_large_environment_and_a_quick_release_start_the_program(
 ) -> None:
     spares = 2 if cgroups == "v2" else 0
     async with ProcessHarness(scratch / "node", cgroups=cgroups, spare_shims=spares) as node:
-        for _ in range(10):
+        for _ in range(5):
             environment = {"PATH": os.defpath} | {f"V{number}": "x" * BIG for number in range(10)}
             spec = node.spec(*shell("echo up; exec sleep 3600"), environment=environment)
             handle = await node.provider.start(spec)

@@ -1,5 +1,6 @@
 """The runtimes with windows. What they do with windows and what they do with control groups do not meet, and the
-process runtime always goes through every kind: so each of them takes one in `make test`."""
+process runtime always goes through every kind: so each of them takes one. What they do with runs is the same code:
+`make test` takes `tmux` alone, and both in tests/component/runtime/test_session_windows.py."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ class TestTmuxRuntime(RuntimeContract):
             yield house
 
 
+@pytest.mark.system
 class TestScreenRuntime(RuntimeContract):
     kinds = ("v2",)
 
