@@ -61,8 +61,9 @@ def test_places_of_hits_are_those_of_the_console_whatever_the_line_breaks(consol
 
 
 @pytest.mark.trap("T42")
-@pytest.mark.parametrize("pattern", ["^zzz$", "[^a]z"])
-@pytest.mark.parametrize("line", [b"a\r\n", b"\r\n", b"a\r\nb\n"])
+@pytest.mark.parametrize(
+    ("pattern", "line"), [("^zzz$", b"a\r\n"), ("^zzz$", b"\r\n"), ("[^a]z", b"\r\n"), ("[^a]z", b"a\r\nb\n")]
+)
 def test_a_window_of_a_terminal_is_searched_in_one_pass(pattern, line):
     """Whatever its line breaks are. As much as one search reads; line by line it would take minutes."""
     data = line * ((1 << 20) // len(line))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import pathlib
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
@@ -25,7 +26,7 @@ from corral.system.entropy import SystemEntropy
 from corral.system.trees.renames import exchange
 
 CHANGER = """
-import hashlib, os, pathlib, signal, sys
+import hashlib, json, os, pathlib, signal, sys
 from corral.daemon.orders.file_conditions import FileCondition
 from corral.daemon.orders.instance_file_changes import move_entry, remove_entry
 from corral.daemon.orders.instance_file_placing import place_file
@@ -33,45 +34,53 @@ from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.working_directories import staging_beside
 from corral.system.trees.renames import exchange, rename_to_free
 
-root, verb, path, save = pathlib.Path(sys.argv[1]), *sys.argv[2:]
-file = root / path
+def change(root, verb, path, save):
+    root = pathlib.Path(root)
+    file = root / path
 
-def server_saves():
-    if save == "replaced":
-        new = root / "new"
-        new.write_bytes(b"save")
-        new.rename(file)
-    elif save == "written":
-        file.write_bytes(b"save")
-    elif save == "unseen":
-        before = file.stat()
-        file.write_bytes(b"save")
-        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    def server_saves():
+        if save == "replaced":
+            new = root / "new"
+            new.write_bytes(b"save")
+            new.rename(file)
+        elif save == "written":
+            file.write_bytes(b"save")
+        elif save == "unseen":
+            before = file.stat()
+            file.write_bytes(b"save")
+            os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
-def killed_after(step):
-    def stepped(*entries):
-        server_saves()
-        step(*entries)
+    def killed_after(step):
+        def stepped(*entries):
+            server_saves()
+            step(*entries)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return stepped
+
+    def killed_before(*entries):
         os.kill(os.getpid(), signal.SIGKILL)
-    return stepped
 
-def killed_before(*entries):
-    os.kill(os.getpid(), signal.SIGKILL)
+    if save == "unseen":
+        file.write_bytes(b"read")  # just now: its time would not show another write
+    condition = FileCondition(digests=frozenset({hashlib.sha256(b"read").hexdigest()}))
+    rename = killed_after(rename_to_free)
+    if verb.startswith("write"):
+        staged = staging_beside(root) / "staged"
+        staged.write_bytes(b"mine")
+        swap = killed_before if verb == "write, before" else killed_after(exchange)
+        place_file(root, path, staged, "0" * 64, condition=condition, abort=Abort(), exchange=swap)
+    elif verb == "delete":
+        remove_entry(root, path, recursive=False, condition=condition, abort=Abort(), rename=rename)
+    else:
+        move_entry(root, path, "to/target", replace=True, condition=condition, abort=Abort(), rename=rename)
 
-if save == "unseen":
-    file.write_bytes(b"read")  # just now: its time would not show another write
-condition = FileCondition(digests=frozenset({hashlib.sha256(b"read").hexdigest()}))
-rename = killed_after(rename_to_free)
-if verb.startswith("write"):
-    staged = staging_beside(root) / "staged"
-    staged.write_bytes(b"mine")
-    swap = killed_before if verb == "write, before" else killed_after(exchange)
-    place_file(root, path, staged, "0" * 64, condition=condition, abort=Abort(), exchange=swap)
-elif verb == "delete":
-    remove_entry(root, path, recursive=False, condition=condition, abort=Abort(), rename=rename)
-else:
-    move_entry(root, path, "to/target", replace=True, condition=condition, abort=Abort(), rename=rename)
+for line in sys.stdin:
+    if (pid := os.fork()) == 0:
+        change(*json.loads(line))
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 """
+"""Loads what changes need, and forks for each."""
 OLD = (1, 1)
 VERBS = ("write", "delete", "rename")
 
@@ -79,8 +88,9 @@ VERBS = ("write", "delete", "rename")
 class Node:
     """A daemon's directories, with one instance that has files."""
 
-    def __init__(self, data: pathlib.Path) -> None:
+    def __init__(self, data: pathlib.Path, changer: subprocess.Popen[str]) -> None:
         self._data = data
+        self._changer = changer
         self.root = data / "running" / "lobby-1"
         self.staging = data / "running" / STAGING
         self.start()
@@ -97,8 +107,11 @@ class Node:
 
     def kill_amid(self, verb: str, save: str = "replaced") -> None:
         """A daemon that changes a file, and is killed between two calls; the server saves just before the first."""
-        command = [sys.executable, "-c", CHANGER, str(self.root), verb, "world/level.dat", save]
-        assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+        assert self._changer.stdin is not None
+        assert self._changer.stdout is not None
+        self._changer.stdin.write(f"{json.dumps([str(self.root), verb, 'world/level.dat', save])}\n")
+        self._changer.stdin.flush()
+        assert self._changer.stdout.readline() == f"{-signal.SIGKILL}\n"
         assert [name for name in os.listdir(self.staging) if "intent" in name], "it had begun"
 
     def save(self, content: bytes) -> None:
@@ -122,9 +135,16 @@ class Node:
         return found
 
 
+@pytest.fixture(scope="module")
+def changer() -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", CHANGER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+
+
 @pytest.fixture
-def node(scratch: pathlib.Path) -> Node:
-    return Node(scratch)
+def node(scratch: pathlib.Path, changer: subprocess.Popen[str]) -> Node:
+    return Node(scratch, changer)
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -52,12 +52,11 @@ def test_a_long_function_is_named_with_its_place_and_lines(project: pathlib.Path
     assert run(project) == (1, [f"{name}:5: long has 61 lines; a function has at most 60"])
 
 
-@pytest.mark.parametrize("folder", ["node_modules", "build", "dist", "vendor", "env"])
-def test_no_folder_is_skipped_by_its_name(folder: str, project: pathlib.Path) -> None:
-    name = plant(project, f"{PACKAGE}/{folder}/planted.py", "x = 1\n" * 401)
+def test_no_folder_is_skipped_by_its_name(project: pathlib.Path) -> None:
+    skipped = ("node_modules", "build", "dist", "vendor", "env")
+    names = {plant(project, f"{PACKAGE}/{folder}/planted.py", "x = 1\n" * 401) for folder in skipped}
     code, found = run(project)
-    assert code == 1
-    assert found[0].startswith(f"{name}:1: ")
+    assert (code, {line.partition(":")[0] for line in found}) == (1, names)
 
 
 def test_generated_code_may_be_long(project: pathlib.Path) -> None:
