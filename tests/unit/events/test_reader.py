@@ -117,7 +117,7 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(
     steps=STEPS,
     ring_events=st.integers(1, 6),

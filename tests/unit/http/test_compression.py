@@ -101,7 +101,7 @@ async def test_a_few_are_compressed_at_once_and_the_others_do_not_wait() -> None
 
 async def test_a_place_is_taken_as_long_as_the_thread_works_also_when_the_caller_has_gone() -> None:
     compression = Compression()
-    slow = ApiResponse(body=SystemEntropy().secret(1 << 20) * 32, compressible=True)
+    slow = ApiResponse(body=SystemEntropy().secret(1 << 20) * 8, compressible=True)
     gone = [asyncio.create_task(compression.applied(request(), slow)) for _ in range(AT_ONCE)]
     await asyncio.sleep(0)
     for each in gone:
