@@ -32,6 +32,10 @@ async def proxy(request: pytest.FixtureRequest, scratch: pathlib.Path) -> AsyncI
         yield made
 
 
+OURS = pytest.mark.parametrize("proxy", [tls_proxy], indirect=True)
+"""For what a controller or an instance decides, whichever program passes it on."""
+
+
 async def behind(cluster: LocalCluster, proxy: Proxy, **more: Any) -> LocalController:
     controller = await cluster.controller(http__public_url=proxy.url, **more)
     await proxy.pass_on(controller.url.removeprefix("http://"))
@@ -83,6 +87,7 @@ async def test_a_person_logs_in_and_works_through_the_proxy(cluster: LocalCluste
     assert {item["address"] for item in audit["items"]} == {PERSON}
 
 
+@OURS
 async def test_without_a_word_of_whom_to_trust_nobody_logs_in_through_it(
     cluster: LocalCluster, proxy: Proxy
 ) -> None:
@@ -121,6 +126,7 @@ async def test_a_websocket_through_the_proxy_is_for_its_own_pages(
         await wait_for_line(controller, item["id"], "got hello")
 
 
+@OURS
 async def test_instances_report_through_the_proxy(
     cluster: LocalCluster, proxy: Proxy, scratch: pathlib.Path
 ) -> None:

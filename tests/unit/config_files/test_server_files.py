@@ -117,6 +117,8 @@ generator-settings={"layers"\\:1}
 server-ip=
 """
 VALUES = [7, "x: y # z", "two\nlines\n", "yes", [1, "b", []], {"a": {"b": [{"c": 2}]}}, {}, "§ü😀 'q' \\"]
+OF_SEVERAL_LINES = ["two\nlines\n", {"a": {"b": [{"c": 2}]}}]
+"""What ends lines in a file that ends its own in another way."""
 
 
 def as_shipped(text: str) -> list[Any]:
@@ -143,9 +145,11 @@ def set_everywhere(
     text: bytes, read: Callable[[str], Any], put: Callable[..., bytes], *, skip: tuple[str, ...] = ()
 ) -> None:
     before = read(text.decode("utf-8-sig"))
+    plain = text.endswith(b"\n") and not text.startswith(b"\xef\xbb\xbf") and b"\r\n" not in text
+    values = VALUES if plain else OF_SEVERAL_LINES
     remarks = [line for line in text.splitlines() if line.lstrip().startswith(b"#")]
     for steps in places_in(before):
-        for value in VALUES if steps[0] not in skip else ():
+        for value in values if steps[0] not in skip else ():
             outcome = put(text, steps, value, create=True)
             found = read(outcome.decode("utf-8-sig"))
             assert same(found, with_value(before, steps, value)), (steps, outcome)
