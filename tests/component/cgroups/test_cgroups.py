@@ -8,12 +8,17 @@ import pathlib
 import signal
 
 import pytest
-from cgroup_runs import IDLE, SPINNING, machine_of, root_paths
+from cgroup_runs import IDLE, KINDS, SPINNING, machine_of, root_paths
 
 from corral.errors import Code, CorralError, Rejected
 from corral.runtimes.cgroups.processes import alive_among, read_stat
 from corral.sdk.runtime import RunLimits
 from corral.testing.waiting import eventually
+
+OF_CONTROLLERS = pytest.mark.parametrize(
+    "machine", [kind for kind in KINDS if kind != "hybrid"], indirect=True
+)
+"""For limits and usage: of these `hybrid` has the controllers of `v1`."""
 
 FAMILY = """
 import os, signal, sys
@@ -189,6 +194,7 @@ async def test_freezing_without_control_groups_is_refused_and_a_thaw_is_fine():
         await machine.cgroups.set_frozen(run.name, False)
 
 
+@OF_CONTROLLERS
 async def test_usage_counts_processes_memory_and_processor_time(machine, tmp_path):
     run = await machine.run()
     counter = tmp_path / "counter"
@@ -200,6 +206,7 @@ async def test_usage_counts_processes_memory_and_processor_time(machine, tmp_pat
     assert usage.memory_bytes > 40 << 20
 
 
+@OF_CONTROLLERS
 async def test_a_run_over_its_memory_is_killed_and_the_reason_is_known(machine):
     if not machine.limits("memory"):
         pytest.skip("no memory controller for this kind of control groups here")
@@ -211,6 +218,7 @@ async def test_a_run_over_its_memory_is_killed_and_the_reason_is_known(machine):
     assert "oom_kill 0" not in pathlib.Path(machine.cgroups.oom_file(run.name)).read_text()
 
 
+@OF_CONTROLLERS
 async def test_a_run_that_was_killed_by_us_did_not_run_out_of_memory(machine):
     run = await machine.run(RunLimits(memory_mb=48))
     await run.start_and_wait(IDLE)
@@ -219,6 +227,7 @@ async def test_a_run_that_was_killed_by_us_did_not_run_out_of_memory(machine):
     assert not machine.cgroups.oom_killed(run.name)
 
 
+@OF_CONTROLLERS
 async def test_a_run_over_its_number_of_processes_gets_no_more(machine):
     if not machine.limits("pids"):
         pytest.skip("no pids controller for this kind of control groups here")
@@ -227,6 +236,7 @@ async def test_a_run_over_its_number_of_processes_gets_no_more(machine):
     await run.said("refused")
 
 
+@OF_CONTROLLERS
 async def test_a_run_over_its_processor_share_is_throttled(machine, tmp_path):
     if not machine.limits("cpu"):
         pytest.skip("no cpu controller for this kind of control groups here")
