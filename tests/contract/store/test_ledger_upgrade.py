@@ -91,7 +91,7 @@ async def test_ledgers_of_an_earlier_form_are_upgraded_also_after_kill_9(real_ho
     await seed(store)
     await real_house.close()
     before = len(NODES) + 1
-    for ledgers in (1, 9, 4):
+    for ledgers in (1, 9):
         await killed_after(real_house, ledgers)
         store = await real_house.open()
         earlier_form, total = await stored_runs(store)
