@@ -18,7 +18,7 @@ from corral.store.retention import ChainRetention, Retention, RetentionPolicy
 from corral.store.store_errors import Fenced
 from corral.system.clock import SystemClock
 
-MANY = 20_000
+MANY = 100_000
 
 
 class WatchedTrims:
@@ -56,7 +56,7 @@ async def _fill(store: Store, epoch: Epoch, transactions: Sequence[Transaction])
 
 
 @pytest.mark.trap("T37")
-async def test_a_purge_of_many_rows_goes_in_small_steps_between_which_others_write(
+async def test_a_purge_of_100_000_rows_goes_in_small_steps_between_which_others_write(
     store: Store,
 ) -> None:
     watched = WatchedTrims(store.commits)
