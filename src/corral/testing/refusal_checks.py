@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from typing import Any, Final
@@ -52,7 +53,8 @@ class RefusalTable:
     """What each route may refuse with. A request finds its route as in the API: a literal path beats a pattern."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
-        self._refusals = {route.name: refusals_of(route) for route in routes if not isinstance(route, Page)}
+        self._routes = {route.name: route for route in routes if not isinstance(route, Page)}
+        self._refusals = functools.cache(lambda name: refusals_of(self._routes[name]))
         self._relays = {route.name for route in routes if isinstance(route, Relay)}
         self._patterns: list[tuple[re.Pattern[str], str]] = sorted(
             ((compile_path(route.pattern)[0], route.path) for route in routes),
@@ -63,7 +65,7 @@ class RefusalTable:
         """How this refusal differs from its description; nothing where no route answered it."""
         method = "GET" if scope.get("method", "GET") == "HEAD" else scope.get("method", "GET")
         matching = [path for pattern, path in self._patterns if pattern.match(scope["path"])]
-        name = next((f"{method} {path}" for path in matching if f"{method} {path}" in self._refusals), "")
+        name = next((f"{method} {path}" for path in matching if f"{method} {path}" in self._routes), "")
         if not name or status in _BUGS:
             return []
         if name in self._relays or is_universe_path(scope["path"]) or method == "HEAD" or not body:
@@ -72,14 +74,15 @@ class RefusalTable:
             found = msgspec.json.decode(body, type=ErrorShape).error.code
         except msgspec.MsgspecError:
             found = ""  # an answer of a module, or of a probe
-        if not found or found in {code.name for code in self._refusals[name].get(status, ())}:
+        if not found or found in {code.name for code in self._refusals(name).get(status, ())}:
             return [] if found else self.status_faults(name, status)
         return [f"{name} refuses with {status} {found}"]
 
     def status_faults(self, name: str, status: int) -> list[str]:
         """A fault for a status that the route does not describe."""
-        known = status in _BUGS or name in self._relays or status in self._refusals.get(name, {status: ()})
-        return [] if known else [f"{name} refuses with {status}"]
+        if status in _BUGS or name in self._relays or name not in self._routes:
+            return []
+        return [] if status in self._refusals(name) else [f"{name} refuses with {status}"]
 
 
 def refusal_faults(app: ControllerApp) -> list[str]:
