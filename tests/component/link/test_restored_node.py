@@ -36,6 +36,26 @@ class PutBack:
         subprocess.run(["cp", "-a", str(self._data), str(self._copy)], check=True)
         self._daemon = await self._cluster.restart(daemon)
         os.kill((await self.shown())["pid"], signal.SIGKILL)
+        await self._know_second()
+
+    async def begin_with_an_intent(self) -> None:
+        """The same; in the copy the restart is only an intent."""
+        self.controller = await self._cluster.controller(via=self._proxy)
+        daemon = await self._cluster.daemon("n1", self.controller)
+        restart = {"attempts": 5, "delay_ms": 1500, "max_delay_ms": 1500}
+        await create_group(self.controller, "lobby", SPEAKING, min=1, restart=restart)
+        await wait_for_instances(self.controller, "lobby", count=1)
+        shown = await self.shown()
+        self.first = shown["incarnation"]
+        os.kill(shown["pid"], signal.SIGKILL)
+        intent = self._data / "runs" / "lobby-1" / str(self.first + 1) / "intent.json"
+        await eventually(intent.exists)
+        await daemon.app.stop()
+        subprocess.run(["cp", "-a", str(self._data), str(self._copy)], check=True)
+        self._daemon = await self._cluster.restart(daemon)
+        await self._know_second()
+
+    async def _know_second(self) -> None:
         await self.until_running(self.first + 1)
         self.pid = (await self.shown())["pid"]
         self.nonce = (await self.runs())[0]["nonce"]
@@ -161,3 +181,23 @@ async def test_what_lived_all_the_time_lives_on_and_ends_on_the_controllers_word
         assert (await case.shown())["pid"] == case.pid, "nothing healthy is ended, and nothing runs twice"
         await case.controller.call("POST", "/api/v1/instances/lobby-1/kill", {})
         await eventually(lambda: not alive(case.pid))
+
+
+@pytest.mark.system
+@pytest.mark.trap("T73")
+async def test_a_run_that_the_copy_has_as_an_intent_gets_an_unknown_end_when_it_is_executed_again(
+    cluster, scratch
+):
+    async with FaultProxy() as proxy:
+        case = PutBack(cluster, scratch, proxy)
+        await case.begin_with_an_intent()
+        await case.put_back(kill=True, alone=False)
+
+        async def again() -> bool:
+            runs = await case.runs()
+            return runs[0]["nonce"] != case.nonce and runs[0]["state"] == "RUNNING"
+
+        await eventually(again)
+        assert (await case.ends()) == [(case.first, True), (case.first + 1, False)]
+        await case.until_heard((await case.shown())["pid"])
+        await case.controller.call("POST", "/api/v1/instances/lobby-1/kill", {})

@@ -8,13 +8,15 @@ import signal
 import subprocess
 
 import pytest
-from supervised_node import FIRST, SupervisedNode, start_frame
+from supervised_node import FIRST, SupervisedNode, start_frame, with_settings
 
 from corral.daemon.supervise.supervisor import running_instances
 from corral.runtimes.console.log import ConsoleLog
 from corral.runtimes.keeper.run_files import read_record
+from corral.runtimes.process.workload_context import RuntimeMark, write_mark
+from corral.system.accounts import RunUser
 from corral.testing.waiting import eventually
-from corral.wire.v1.instance_pb2 import RunName
+from corral.wire.v1.instance_pb2 import RestartPolicy, RunName
 from corral.wire.v1.node_pb2 import HandshakeAck
 
 LASTING = ["/bin/sleep", "1000"]
@@ -139,6 +141,57 @@ async def test_the_end_of_a_run_that_the_copy_does_not_know_is_told_by_itself(no
     assert status.incarnation == FIRST + 1
     assert not status.exit.known
     assert (await node.told("one"))[-1] == "CRASHED:1"
+
+
+async def copied_intent(node: SupervisedNode, snapshot: Snapshot, *, attempted: bool) -> int:
+    """A copy in which the restart of `one` is an intent, `attempted` or not; its process, once it was executed."""
+    policy = RestartPolicy(attempts=9, interval_ms=300_000, delay_ms=1500, max_delay_ms=1500)
+    ack = await node.start("one", LASTING, restart_policy=policy)
+    await node.until("one", "RUNNING")
+    os.kill(ack.pid, signal.SIGKILL)
+    run = await node.until("one", "SCHEDULED", incarnation=FIRST + 1)
+    await eventually(run.files.has_intent)
+    if attempted:
+        user = RunUser(name="")
+        mark = RuntimeMark(runtime="process", directory="", user=user, run=run.name)
+        write_mark(str(run.files.directory), mark)
+    await snapshot.take()
+    return (await node.until("one", "RUNNING", incarnation=FIRST + 1)).pid
+
+
+@pytest.mark.system
+@pytest.mark.trap("T73")
+@pytest.mark.parametrize(("attempted", "cgroups"), [(False, "auto"), (True, "auto"), (False, "none")])
+async def test_a_living_run_that_is_an_intent_in_the_copy_is_not_started_beside_itself(
+    node, snapshot, attempted, cgroups
+):
+    await node.close()
+    node.settings = with_settings(cgroups=cgroups)
+    await node.open()
+    pid = await copied_intent(node, snapshot, attempted=attempted)
+    await snapshot.put_back()
+    if attempted:
+        await eventually(lambda: "looked for again" in node.run("one").reason)
+    else:
+        (lost,) = node.supervision.supervisor.lost()
+        assert (lost.incarnation, lost.pid) == (FIRST + 1, pid)
+    refused = await node.answer(start_frame("one", LASTING, incarnation=FIRST + 1024), "start_instance_ack")
+    assert not refused.accepted
+    assert (await node.told("one"))[-1] != "CRASHED:1", "it lives"
+    assert pathlib.Path(f"/proc/{pid}").exists()
+    assert (await node.stop("one", incarnation=FIRST + 1)).accepted
+    await eventually(lambda: not pathlib.Path(f"/proc/{pid}").exists())
+
+
+@pytest.mark.system
+@pytest.mark.trap("T73")
+async def test_an_intent_of_the_copy_whose_run_has_ended_is_executed_as_another_run(node, snapshot):
+    pid = await copied_intent(node, snapshot, attempted=False)
+    first = node.run("one").nonce
+    await snapshot.put_back(kill=pid)
+    again = await node.until("one", "RUNNING", incarnation=FIRST + 1)
+    assert again.nonce not in ("", first)
+    assert again.files.intent().nonce == again.nonce, "later daemons know it by this nonce"
 
 
 def gaps(node: SupervisedNode) -> list[tuple[int, str]]:

@@ -16,7 +16,8 @@ from corral.domain.instance_states import InstanceState
 from corral.testing.scripted_peers import ticketed
 from corral.wire.v1 import instance_pb2 as wire
 
-RUNNING, STOPPED, CRASHED = (
+PREPARING, RUNNING, STOPPED, CRASHED = (
+    wire.INSTANCE_STATE_PREPARING,
     wire.INSTANCE_STATE_RUNNING,
     wire.INSTANCE_STATE_STOPPED,
     wire.INSTANCE_STATE_CRASHED,
@@ -37,10 +38,10 @@ def first(world) -> int:
     return world.record("lobby-1").incarnation
 
 
-def tell(world, state, number: int, nonce: str, *, code: int | None = None):
+def tell(world, state, number: int, nonce: str, *, code: int | None = None, begun: int = BEGUN):
     exit = wire.ExitStatus(known=True, code=code or 0, outcome="crashed", summary=f"exit {code}")
     update = wire.InstanceStatusUpdate(
-        instance_id="lobby-1", state=state, incarnation=number, nonce=nonce, pid=7, started_at_ms=BEGUN
+        instance_id="lobby-1", state=state, incarnation=number, nonce=nonce, pid=7, started_at_ms=begun
     )
     if code is not None:
         update.exit.CopyFrom(exit)
@@ -103,6 +104,19 @@ def test_late_words_about_the_first_of_two_runs_change_nothing(world, first):
     assert tell(world, CRASHED, first, "n-a", code=1) is None
     assert world.record("lobby-1") == before
     assert run_relation(before, first, "n-a") is RunRelation.EARLIER
+
+
+@pytest.mark.trap("T73")
+def test_an_unexecuted_run_that_its_node_begins_again_under_another_nonce_is_no_second_run(world, first):
+    tell(world, PREPARING, first, "n-a", begun=0)
+    tell(world, PREPARING, first, "n-b", begun=0)
+    assert run_of(world) == (first, "n-b", InstanceState.PREPARING)
+    assert tell(world, CRASHED, first, "n-a", code=1) is None
+    crash(world, first, "n-c", code=2)
+    tell(world, CRASHED, first, "n-c", code=2)
+    assert run_of(world) == (first, "n-c", InstanceState.CRASHED)
+    assert ends(world) == [(first, True)]
+    assert world.record("lobby-1").restarts == 0
 
 
 @pytest.mark.trap("T72")

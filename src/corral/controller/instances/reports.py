@@ -20,7 +20,12 @@ from corral.controller.instances.report_values import (
     cut,
     exit_record,
 )
-from corral.controller.instances.restored_nodes import announce_unknown_end, is_end_stored
+from corral.controller.instances.restored_nodes import (
+    announce_unknown_end,
+    former_nonces,
+    is_end_stored,
+    with_nonce,
+)
 from corral.controller.instances.run_exits import NOT_THE_WORKLOADS_FAULT, end_run, take_place_again
 from corral.controller.instances.run_match import (
     RunRelation,
@@ -49,7 +54,6 @@ EVENT_OF_STATE: Final = {
 }
 CRASHES_OF_A_NODE: Final = 1000
 """The most crashes kept of one node, however many are kept in all."""
-_FORMER_NONCES: Final = 16
 ENDED_BEFORE: Final = "its end was reported before: its node was put back to an earlier state"
 _PUT_BACK: Final = (
     "its node was put back to an earlier state, and started it again under a number that was used before"
@@ -149,8 +153,7 @@ def _advance(ws: Workspace, record: InstanceRecord, report: RunReport) -> Stray 
         learn_exit(ws, record, exit, console_end=report.console_end)
         return None
     record, before = _with_modules(record, report), record
-    if report.nonce and not record.nonce:
-        record = msgspec.structs.replace(record, nonce=report.nonce)
+    record = with_nonce(record, report.nonce)
     state = reported(record.state, report.state)
     if state is InstanceState.RUNNING and record.wanted is Wanted.DRAIN:
         state = InstanceState.DRAINING  # its node does not know
@@ -245,7 +248,6 @@ def restarted_by_node(
     """The node restarted the run by itself: a new run of the same start, with the same reservation."""
     if live(record.state):
         record = seen_again(ws, record)
-    former = (*record.former_nonces, record.nonce)[-_FORMER_NONCES:] if record.nonce else record.former_nonces
     changed = msgspec.structs.replace(
         record,
         incarnation=Incarnation(incarnation),
@@ -263,7 +265,7 @@ def restarted_by_node(
         modules_missing=(),
         restarts=record.restarts + max(1, incarnation - record.incarnation),
         nonce=nonce,
-        former_nonces=former,
+        former_nonces=former_nonces(record),
         gave_up_place=False,
         # An instance whose desired state is stopped is stopped all the same, so its reason is kept.
         reason=record.reason if record.wanted is Wanted.STOP else reason or "restarted by its node",
@@ -334,7 +336,7 @@ def fold_crash(
             record = _repeated(ws, record, incarnation, crash.nonce)
             kin = RunRelation.SAME
         if kin is RunRelation.SAME:
-            _end_by_crash(ws, record, report, exit, id)
+            _end_by_crash(ws, with_nonce(record, crash.nonce), report, exit, id)
         elif (
             kin is RunRelation.EARLIER and not surplus
         ):  # of a run that its node had restarted before it connected

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from corral.controller.instances.report_values import exit_record
@@ -9,6 +11,22 @@ from corral.controller.instances.workspace import Workspace
 from corral.domain.events import EventType
 from corral.domain.groups.instance_records import InstanceRecord, live
 from corral.domain.instance_states import InstanceState, Wanted
+
+_FORMER_NONCES: Final = 16
+
+
+def former_nonces(record: InstanceRecord) -> tuple[str, ...]:
+    """The nonces of earlier runs of its start, when another run follows."""
+    if not record.nonce:
+        return record.former_nonces
+    return (*record.former_nonces, record.nonce)[-_FORMER_NONCES:]
+
+
+def with_nonce(record: InstanceRecord, nonce: str) -> InstanceRecord:
+    """The record of its run with the nonce that was reported; nodes change it before they execute a run."""
+    if nonce in ("", record.nonce):
+        return record
+    return msgspec.structs.replace(record, nonce=nonce, former_nonces=former_nonces(record))
 
 
 def is_end_stored(ws: Workspace, record: InstanceRecord, incarnation: int, nonce: str) -> bool:

@@ -63,11 +63,14 @@ class RunRelation(enum.Enum):
 
 def run_relation(record: InstanceRecord, incarnation: int, nonce: str = "") -> RunRelation:
     """Runs are compared by number, runs of one number by nonce. A node uses a number twice after it was restored to an
-    earlier state, and then no longer knows the first run: its report of another run is the later one."""
+    earlier state, and then no longer knows the first run: its report of another run is the later one. A run that was
+    never executed, as far as was reported, is still the same when its node begins it again under another nonce."""
     if nonce and nonce in record.former_nonces:
         return RunRelation.EARLIER
     if incarnation in (0, record.incarnation):
-        return RunRelation.REPEATED if nonce and record.nonce and nonce != record.nonce else RunRelation.SAME
+        other = bool(nonce and record.nonce) and nonce != record.nonce
+        unexecuted = live(record.state) and record.started_at is None
+        return RunRelation.REPEATED if other and not unexecuted else RunRelation.SAME
     later = incarnation > record.incarnation
     if same_start(record.incarnation, Incarnation(incarnation)):
         return RunRelation.RESTARTED if later else RunRelation.EARLIER

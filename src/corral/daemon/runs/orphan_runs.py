@@ -1,5 +1,6 @@
 """Orphan runs: they live on this node and have no run directory, because the node was restored to an earlier state,
-the directory was deleted, or the disk is another one.
+the directory was deleted, or the disk is another one. A directory that says that nothing was executed is older than its
+living run: it is removed.
 
 Only their name and their processes are known. They may be healthy and in use: so they are reported to the controller,
 left alone, and ended only by an order. Until then nothing else is started under their id: no id runs twice.
@@ -17,14 +18,17 @@ import msgspec
 import structlog
 
 from corral.daemon.runs.reporter import Reporter
-from corral.daemon.runs.run_files import RunDirectories, RunFiles
+from corral.daemon.runs.run_files import FoundRun, RunDirectories, RunFiles
 from corral.domain.ids import Incarnation, instance_id
 from corral.errors import Code, CorralError, Retryable
 from corral.runtimes.cgroups.port import Cgroups
+from corral.runtimes.keeper.run_files import was_executed
 from corral.runtimes.process.descriptors import readable
+from corral.runtimes.process.workload_context import is_marked
 from corral.sdk.runtime import run_name
 from corral.system.aio.backoff import Backoff
 from corral.system.aio.tasks import Tasks
+from corral.system.trees.removal import remove
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import DaemonMessage
 
@@ -90,7 +94,8 @@ class OrphanRuns:
 
     async def look(self, supervised: Callable[[], Collection[str]], *, ended_too: bool = False) -> None:
         """Find new orphan runs, and report the exit of those that are gone. `supervised`: names of supervised runs;
-        `ended_too`: processes of a run with an outcome are orphans as well."""
+        `ended_too`: processes of a run with an outcome, or whose start was never ordered, are orphans as well. Only
+        before anything is started."""
         if self._cgroups is None:
             return
         async with self._looking:
@@ -108,14 +113,23 @@ class OrphanRuns:
                 await self._look_at(cgroups, name)
         for name in self._found.keys() - set(groups):
             self._gone(name)
+        if ended_too:
+            await asyncio.to_thread(self._remove_intents)
 
     def _named(self, ended_too: bool) -> set[str]:
-        """Names of runs with a directory; with `ended_too` without those that have an outcome."""
+        """Names of runs with a directory; with `ended_too` without those that have an outcome, or are a mere intent."""
         return {
             run_name(run.instance_id, run.incarnation)
             for run in self._runs.all()
-            if not (ended_too and RunFiles(run.path).has_outcome())
+            if not (ended_too and (RunFiles(run.path).has_outcome() or _is_intent(run)))
         }
+
+    def _remove_intents(self) -> None:
+        for run in self._runs.all():
+            name = run_name(run.instance_id, run.incarnation)
+            if name in self._found and not RunFiles(run.path).has_outcome() and _is_intent(run):
+                _log.warning("run_intent.removed", run=name, reason="it is older than the living run")
+                remove(run.path)
 
     async def _look_at(self, cgroups: Cgroups, name: str) -> None:
         pids = await asyncio.to_thread(cgroups.pids, name)
@@ -188,6 +202,11 @@ class OrphanRuns:
         self._ordered.add(run.name)
         await self._cgroups.kill(run.name)
         await look()
+
+
+def _is_intent(run: FoundRun) -> bool:
+    """By its files, no process of it was ever ordered."""
+    return not is_marked(str(run.path)) and not was_executed(str(run.path))
 
 
 def listed(run: OrphanRun) -> wire.RunningInstance:

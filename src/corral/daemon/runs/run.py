@@ -198,12 +198,12 @@ class Run:
         damaged = Rejected(Code.FORMAT_INVALID, "what was to be started cannot be read any more")
         return await self._end(start_failed(VALIDATION, damaged, now_ms=self._services.now_ms()))
 
-    def begun_anew(self) -> Run:
-        """The same run after a fault of ours in its supervision; the callback of its start stays pending."""
+    def begun_anew(self, intent: RunIntent | None = None) -> Run:
+        """The same run after a fault of ours, or with another intent; the callback of its start stays pending."""
         again = Run(
             self._services,
             self.files,
-            self.intent,
+            intent or self.intent,
             begun=self._begun,
             stop=self.stop,
             mask=self.mask,

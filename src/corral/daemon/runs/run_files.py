@@ -166,6 +166,10 @@ class RunFiles:
     def has_intent(self) -> bool:
         return (self.directory / "intent.json").exists()
 
+    def holds(self, intent: RunIntent) -> bool:
+        """Whether this very intent is on disk."""
+        return self.has_intent() and self.intent() == intent
+
     def intent(self) -> RunIntent | None:
         return read_versioned(
             self.directory / "intent.json", RunIntent, name=_INTENT, version=_INTENT_VERSION

@@ -146,7 +146,7 @@ class RunStart:
     async def _write_intent(self) -> None:
         """An order that cannot be written is refused. A restart is pending, whatever the disk does: it waits until it
         can be written, or until it is stopped."""
-        while not self._files.has_intent():
+        while not self._files.holds(self._intent):
             async with self._stop.writing:
                 try:
                     await asyncio.to_thread(self._files.make, self._intent)

@@ -238,6 +238,9 @@ class Instance:
             return await run.resume()
         if found.kind is AdoptionKind.ENDED and found.exit is not None:
             return await run.conclude(found.exit, found.handle)
+        # It may have been executed all the same, and ended, if its files are an older copy: then this is another run.
+        intent = msgspec.structs.replace(run.intent, nonce=self._services.new_nonce())
+        run = self.current = run.begun_anew(intent)
         return await run.begin_again()
 
     def _successor(self, ended: Run, outcome: RunOutcome) -> Run:

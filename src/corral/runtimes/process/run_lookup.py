@@ -165,13 +165,13 @@ _NAMED = 10
 
 def refuse_living(directory: str, cgroups: Cgroups) -> None:
     """Refuse a run without record and shim with FORMAT_INVALID where its processes are found, for it was
-    started."""
+    started, whatever its files say: they may be an older copy."""
     mark = read_mark(directory)
-    if mark is None or not mark.run or not run_files.was_executed(directory):
+    if mark is None or not mark.run:
         return
     pids = cgroups.pids(mark.run)
     if pids:
-        raise unreadable(directory, f"its record is gone, and its processes {pids[:_NAMED]} live")
+        raise unreadable(directory, f"they have no record, and its processes {pids[:_NAMED]} live")
 
 
 def conclude(handle: RunHandle, cgroups: Cgroups) -> None:

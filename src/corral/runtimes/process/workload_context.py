@@ -46,6 +46,11 @@ def write_mark(run_directory: str, mark: RuntimeMark) -> None:
     os.replace(temporary, f"{run_directory}/{MARK}")  # noqa: PTH105 - often
 
 
+def is_marked(run_directory: str) -> bool:
+    """Whether a spawn of this run was ordered, by a daemon that writes marks."""
+    return os.path.exists(f"{run_directory}/{MARK}")  # noqa: PTH110
+
+
 def read_mark(run_directory: str) -> RuntimeMark | None:
     """None for a run that was started before there were marks, or whose mark is damaged."""
     try:
