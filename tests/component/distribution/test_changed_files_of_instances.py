@@ -66,9 +66,14 @@ class Site:
         return os.listdir(place) if place.exists() else []
 
 
+LARGEST = 4_000_000
+UNREAD = 48_000_000
+"""More than the buffers of a connection take when its other side reads nothing."""
+
+
 @pytest.fixture
-async def site(cluster: LocalCluster) -> AsyncIterator[Site]:
-    controller = await cluster.controller(files__max_bytes=4_000_000)
+async def site(cluster: LocalCluster, request: pytest.FixtureRequest) -> AsyncIterator[Site]:
+    controller = await cluster.controller(files__max_bytes=getattr(request, "param", LARGEST))
     daemon = await cluster.daemon("n1", controller)
     await controller.call("POST", "/api/v1/groups", GROUP)
     await controller.call("POST", "/api/v1/instances?wait=running&timeout=30", {"group": "lobby"})
@@ -371,8 +376,9 @@ async def test_a_file_of_any_size_is_not_read_to_be_compared(site: Site) -> None
 
 
 @pytest.mark.trap("T42")
+@pytest.mark.parametrize("site", [UNREAD], indirect=True)
 async def test_downloads_that_are_not_read_keep_nobody_from_changing_files(site: Site) -> None:
-    (site.directory / "large").write_bytes(os.urandom(3_900_000))
+    (site.directory / "large").write_bytes(os.urandom(UNREAD // 48) * 48)
     made = (await site.client.post("/api/v1/tokens", json={"name": "slow", "role": "OPERATOR"})).json()
     headers = {"Authorization": f"Bearer {made['token']}"}
     async with (
@@ -387,12 +393,13 @@ async def test_downloads_that_are_not_read_keep_nobody_from_changing_files(site:
         assert (await site.post("mkdir", path="made")).status_code == 200
         for content in (b"small", b"large" * INLINE):
             assert (await site.put("made/file", content)).status_code == 200
-        assert len((await site.get("large")).content) == 3_900_000
+        assert len((await site.get("large")).content) == UNREAD
 
 
 @pytest.mark.trap("T25")
+@pytest.mark.parametrize("site", [UNREAD], indirect=True)
 async def test_a_download_ends_with_the_token_that_opened_it(site: Site) -> None:
-    (site.directory / "large").write_bytes(os.urandom(3_900_000))
+    (site.directory / "large").write_bytes(os.urandom(UNREAD // 48) * 48)
     made = (await site.client.post("/api/v1/tokens", json={"name": "passing", "role": "OPERATOR"})).json()
     headers = {"Authorization": f"Bearer {made['token']}"}
     with pytest.raises(httpx.RemoteProtocolError):
