@@ -229,11 +229,19 @@ async def test_a_static_world_is_copied_to_a_node_and_its_first_start_finds_it(
     again = await run("import", "universe", str(folder), "--node", "n2")
     assert (again.returncode, again.stderr) == (
         0,
-        "static/World: world-1 runs on n2 and has all files: passed over\n",
+        "static/World: world-1 runs on n2 and lacks no file: passed over\n",
     )
-    assert "static/World: 0 files sent, 3 as before" in again.stdout
+    assert "world world-1" not in again.stdout
+    assert again.stdout.splitlines()[-1].endswith("0 worlds copied")
     (place / "level.dat").write_text("another world")
-    assert (await run("import", "universe", str(folder), "--node", "n2")).returncode == 0
+    again = await run("import", "universe", str(folder), "--node", "n2", "-o", "json")
+    assert (again.returncode, again.stderr) == (
+        0,
+        "static/World: world-1 runs on n2 and lacks no file: passed over\n"
+        "world-1: other files there, and kept: 'level.dat'\n",
+    )
+    passed = json.loads(again.stdout)["static"][0]["copied"]
+    assert (passed["runs"], passed["sent"], passed["same"], passed["kept"]) == (True, 0, 2, ["level.dat"])
     for arguments in (("--node", "n2", "--replace"), ("--node", "n1")):
         refused = await run("import", "universe", str(folder), *arguments)
         assert (refused.returncode, "instance 'world-1' is RUNNING" in refused.stderr) == (1, True)

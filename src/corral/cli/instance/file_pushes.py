@@ -197,16 +197,22 @@ class DirectoryPush(FilePush):
         return {"path": self._path or ".", "sent": self.sent, "same": self.same}
 
     def would_change_nothing(self) -> bool:
-        """Whether everything is there: every file with its content, or under any content if what is there is kept."""
+        """Whether everything is there: every file with its content, or under any content if what is there is kept. Counts
+        both."""
         there = self._there()
         for name, file in local_tree(self._local):
             target = f"{self._path}/{name}" if self._path else name
             if target not in there:
                 return False
-            if file is not None and not self._keep:
-                digest = self._digest_there(target, file, there[target])
-                if not digest or digest != digest_of(file):
-                    return False
+            if file is None:
+                continue
+            digest = self._digest_there(target, file, there[target])
+            if digest and digest == digest_of(file):
+                self.same += 1
+            elif self._keep:
+                self.kept.append(target)
+            else:
+                return False
         return True
 
     def _so_far(self) -> str:

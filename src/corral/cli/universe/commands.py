@@ -16,7 +16,7 @@ from corral.cli.universe.import_plan import ImportPlan, import_plan
 from corral.cli.universe.report import ImportResult, show_result
 from corral.cli.universe.template_trees import TemplateTree, TemplateUpload, compared, read_trees, uploaded
 from corral.cli.universe.tokens import made_token, planned_tokens
-from corral.cli.universe.worlds import CopiedWorld, PlannedWorld, copied, planned_worlds, reserve
+from corral.cli.universe.worlds import PlannedWorld, copied, planned_copy, planned_worlds, reserve
 from corral.domain.universe.configurations import origin_of
 from corral.domain.universe.field_reports import FieldFault
 from corral.system.document_sets import DocumentSet, FileDocument, FileFault
@@ -69,7 +69,7 @@ def universe(
     changes = compared(session.client, trees)
     tokens = planned_tokens(session) if plan.has_database else []
     worlds = planned_worlds(session, plan, nodes, replace=replace)
-    done = [CopiedWorld(each.copy.source, each.copy.instance, each.node) for each in worlds]
+    done = [planned_copy(each) for each in worlds]
     if not dry_run:
         changes = _upload(session, changes)
         if found.documents:
@@ -92,7 +92,7 @@ def _applied(
     created = {each["name"] for each in planned["groups"] if each["action"] == "created"}
     new = [each for each in worlds if each.copy.group in created]
     for each in worlds:
-        if each not in new and not each.runs:
+        if each not in new and each.found is None:
             reserve(session, each)
     waiting = {each.copy.group for each in new}
     first = [

@@ -45,7 +45,8 @@ class ImportResult(NamedTuple):
             if actions:
                 parts.append(f"{counted(len(actions), kind)}, {_counts(actions)}")
         if self.worlds:
-            parts.append(f"{counted(len(self.worlds), 'world')} copied")
+            copied = [each for each in self.worlds if not each.runs]
+            parts.append(f"{counted(len(copied), 'world')} copied")
         text = "; ".join(parts)
         return f"{text} (dry run: nothing was written)" if self.dry_run else text
 
@@ -113,10 +114,12 @@ def show_result(session: ApiSession, result: ImportResult) -> None:
     if result.answer:
         show_changes(result.answer)
     for world in result.worlds:
+        if world.runs:
+            continue
         done = f"{_SIGNS['created']} world {world.instance} on {world.node}  ({world.source}"
         _say(f"{done})" if result.dry_run else f"{done}: {world.sentence()})")
         if not result.dry_run and not world.started:
-            _say(f"  it is not started; 'corral instance restart {world.instance}' does")
+            _say(f"  it is stopped; start it with: corral instance restart {world.instance}")
     _show_copies(session, result.to_copy(), result)
     _show_settings({"controller": result.plan.controller, "daemon": result.plan.daemon})
     if result.plan.commands:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from corral.cli.api.client import segment
 from corral.cli.api.session import ApiSession
 from corral.cli.failure import CommandRefused, WrongUsage, note
-from corral.cli.instance.file_pushes import DirectoryPush, local_tree, unwritable_names
+from corral.cli.instance.file_pushes import DirectoryPush, unwritable_names
 from corral.cli.instance.waits import ENDED, INSTANCES
 from corral.cli.universe.import_plan import ImportPlan, StaticCopy
 from corral.domain.ids import instance_number
@@ -30,8 +30,8 @@ class PlannedWorld(NamedTuple):
     node: str
     starts: bool
     """Its group keeps so many instances that it is one of them."""
-    runs: bool = False
-    """It runs, and has everything: an earlier import has copied it."""
+    found: DirectoryPush | None = None
+    """What it has, where it runs and has a file under every name: an earlier import has copied it."""
 
 
 class CopiedWorld(NamedTuple):
@@ -45,6 +45,8 @@ class CopiedWorld(NamedTuple):
     kept: list[str] = []  # noqa: RUF012 - a NamedTuple's default is never changed
     """Files that differ there, and stay."""
     started: bool = False
+    runs: bool = False
+    """It ran before, and was passed over."""
 
     def sentence(self) -> str:
         kept = f", {len(self.kept)} kept there" if self.kept else ""
@@ -95,12 +97,13 @@ def _checked(session: ApiSession, world: PlannedWorld, *, replace: bool) -> Plan
     found = _instance(session, copy.instance)
     if found is None or found["state"] in ENDED:
         return world
-    if found["node"] != world.node or not _push(session, world, replace=replace).would_change_nothing():
+    push = _push(session, world, replace=replace)
+    if found["node"] != world.node or not push.would_change_nothing():
         raise CommandRefused(
             f"{copy.source}: instance '{copy.instance}' is {found['state']}, and files are not changed under it",
             hint=f"stop it first ('corral instance stop {copy.instance} --wait'), or leave --node out for it",
         )
-    return world._replace(runs=True)
+    return world._replace(found=push)
 
 
 def _push(session: ApiSession, world: PlannedWorld, *, replace: bool) -> DirectoryPush:
@@ -123,13 +126,26 @@ def reserve(session: ApiSession, world: PlannedWorld) -> None:
     session.client.post(f"{GROUPS}/{segment(world.copy.group)}/worlds", body)
 
 
+def planned_copy(world: PlannedWorld) -> CopiedWorld:
+    """What would become of it."""
+    copy, found = world.copy, world.found
+    if found is None:
+        return CopiedWorld(copy.source, copy.instance, world.node)
+    return CopiedWorld(
+        copy.source, copy.instance, world.node, same=found.same, kept=found.kept, runs=True
+    )
+
+
 def copied(session: ApiSession, world: PlannedWorld, *, replace: bool) -> CopiedWorld:
     """Send what is not there, and start the instance if it was the import that kept it from that."""
     copy = world.copy
-    if world.runs:
-        note(f"{copy.source}: {copy.instance} runs on {world.node} and has all files: passed over")
-        same = sum(file is not None for _, file in local_tree(copy.path))
-        return CopiedWorld(copy.source, copy.instance, world.node, same=same)
+    if world.found is not None:
+        passed = planned_copy(world)
+        note(f"{copy.source}: {copy.instance} runs on {world.node} and lacks no file: passed over")
+        if passed.kept:
+            differing = short_list((f"'{path}'" for path in passed.kept), _NAMED)
+            note(f"{copy.instance}: other files there, and kept: {differing}")
+        return passed
     note(f"{copy.source}: to {copy.instance} on {world.node}")
     push = _push(session, world, replace=replace)
     push.run()
