@@ -3,11 +3,13 @@ back."""
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from deployed_world import DeployedWorld, S
 
 from corral.controller.instances import deployments, group_changes, instance_changes
 from corral.controller.instances.node_drains import DrainOrder, drain_node
+from corral.domain.groups.deployments import DeploymentTrigger
 from corral.domain.groups.disconnect_spec import DisconnectSpec
 from corral.domain.groups.group import CrashLoopSpec
 from corral.domain.groups.instance_records import Readiness
@@ -144,6 +146,41 @@ def test_the_clock_stands_still_while_no_node_is_there():
     assert world.state_now is S.ROLLING
 
 
+def test_no_group_goes_back_because_no_node_is_there():
+    world = DeployedWorld(4, nodes=2, disconnect=SOON)
+    world.drop("n1")
+    world.drop("n2")
+    world.live_on(66)
+    world.deploy(progress_seconds=100)
+    world.live_on(600)
+    assert world.state_now is S.ROLLING
+    for node in ("n1", "n2"):
+        world.come_back(node, with_runs=True)
+    world.until(S.COMPLETED)
+    assert (world.revisions(), world.group().pinned_revision) == ([2] * 4, 0)
+
+
+def test_worlds_that_an_earlier_version_left_behind_stay_until_the_next_deployment():
+    world = away("static, beyond the grace time", "n2")
+    world.deploy()
+    world.live_on(120)
+    waiting = world.deployment
+    left = {each.id: each.revision for each in world.alive() if each.node == "n2"}
+    ws = world.workspace()
+    over = waiting.stepped(DeploymentTrigger.COMPLETE, ws.now)
+    ws.put_deployment(msgspec.structs.replace(over, stragglers=left))
+    group = msgspec.structs.replace(world.group(), deployment="", unsettled=waiting.id, stable_revision=2)
+    ws.put_group(group)
+    world.apply(ws.steps())
+    world.come_back("n2", with_runs=True)
+    world.live_on(300)
+    assert (world.revisions(), world.group().unsettled) == ([1, 1, 2, 2], "")
+    assert known_ids(world) == [f"lobby-{number}" for number in range(1, 5)]
+    world.deploy()
+    world.until(S.COMPLETED)
+    assert world.revisions() == [3] * 4
+
+
 def test_a_world_within_reach_that_finds_no_place_is_not_forgotten_for_one_that_is_away():
     world = away("static, beyond the grace time", "n2")
     world.edit(memory_mb=10**6)
@@ -256,17 +293,22 @@ def test_nothing_is_stable_while_an_operator_holds_every_instance_stopped():
     assert world.revisions() == [2, 2]
 
 
-def test_the_last_world_is_not_stopped_for_good_beside_one_that_an_operator_keeps_stopped():
+@pytest.mark.parametrize("least", [1, 2])
+def test_no_world_is_stopped_for_good_beside_one_that_an_operator_keeps_stopped(least):
     world = DeployedWorld(3, static=True)
     world.ask(instance_changes.stop_instance, "lobby-1", reason="maintenance")
     world.live_on(30)
-    world.edit(min=1)
+    world.edit(min=least)
     world.live_on(30)
-    (here,) = ids(world)
-    world.deploy()
+    here = ids(world)
+    world.deploy(progress_seconds=100)
     world.live_on(300)
-    assert [each.id for each in world.there()] == [here]
+    assert (ids(world), len(here)) == (here, least)
+    assert (world.state_now, world.revisions()) == (S.ROLLING, [1] * least)
     assert "stopped by hand: 'lobby-1' (maintenance)" in world.deployment.waiting
+    world.ask(instance_changes.restart_instance, "lobby-1", reason="")
+    world.until(S.COMPLETED)
+    assert set(world.revisions()) == {2}
 
 
 def test_worlds_within_reach_are_not_stopped_for_those_that_are_away_and_no_longer_wanted():

@@ -58,10 +58,11 @@ def only_waits(view: PlanView, members: RolloutMembers, *, static: bool, goal: i
     """Is nothing waited for that tells something about the revision: only a node that is away, the players of others, or
     their end? Static ones have to end before others can be started in their places. `missing`: how many instances the
     group lacks, those included that are about to go."""
+    if not any(each.state is NodeState.ONLINE for each in view.nodes()):
+        return True
     if any(each.health not in (Health.HEALTHY, Health.AWAY) for each in members.incoming):
         return False
     if members.away:
-        going = len(members.leaving) + len(members.returning) + len(members.stopping)
-        return missing <= going or not any(each.state is NodeState.ONLINE for each in view.nodes())
+        return missing <= len(members.leaving) + len(members.returning) + len(members.stopping)
     enough = static or len(members.incoming) >= goal
     return bool(members.leaving) or (bool(members.stopping) and enough)

@@ -59,8 +59,9 @@ class _RolloutLook:
         self._options = deployment.options
         self._need = need
         held = held_places(group, view.tally(group.spec.name), need.wanted)
-        self._all_held = resting_text(held) if len(held) >= need.wanted > 0 else ""
-        """Why none of the wanted ones runs, where an operator keeps all of them stopped."""
+        beside = bool(held) and need.present > need.wanted  # one that is stopped is not started again
+        self._held_up = resting_text(held) if beside or len(held) >= need.wanted > 0 else ""
+        """The instances that an operator keeps stopped, where nothing goes on until they are started."""
         proves = deployment.active and not deployment.going_back
         self._wanted = max(need.wanted - len(held), min(need.wanted, 1) if proves else 0)
         self._members = rollout_members(view, deployment, self._spec)
@@ -339,10 +340,10 @@ class _RolloutLook:
         return True
 
     def _run_clock(self) -> None:
-        """Let the time without progress count, except while a gate is watched, or only players, stops or a node are
-        waited for."""
+        """Let the time without progress count, except while a gate is watched, or only players, stops, a node or an
+        operator are waited for."""
         watching = self._record.state is DeploymentState.GATE and not self._gate().unknown
-        stops = bool(watching or self._all_held) or only_waits(
+        stops = bool(watching or self._held_up) or only_waits(
             self._view, self._members, static=self._spec.static, goal=self._goal, missing=self._need.missing
         )
         self._result.record, used = run_clock(
@@ -365,8 +366,8 @@ class _RolloutLook:
             text = f"{started} are being started"
         elif record.state is DeploymentState.GATE:
             text = self._gate().unknown or phases.gate_text(record)
-        elif self._all_held:
-            text = self._all_held
+        elif self._held_up:
+            text = self._held_up
         elif self._need.rule is not None and len(self._members.incoming) < self._goal:
             text = self._need.reason
         else:
