@@ -22,8 +22,8 @@ _ENDED: Final = {
     EventType.DEPLOYMENT_SUPERSEDED: "superseded",
     EventType.DEPLOYMENT_CANCELLED: "cancelled",
 }
-_SOON: Final = 2.0
-"""So long after a step a deployment says at the latest what it waits for."""
+_SOON: Final = 10.0
+"""So long after a step a deployment says at the latest what it waits for: a new leader observes for 5 s first."""
 
 
 class AbsenceRules:
@@ -85,8 +85,11 @@ class AbsenceRules:
                 self._completed(event)
 
     def _worlds(self, name: str) -> None:
-        """No world more than were ever wanted, none is begun beside enough, and each stays on its node."""
+        """No world more than were ever wanted, none is begun beside enough old ones, and each stays on its node."""
         records = self._instances(name)
+        new = [each.id for each in records if each.id not in self._homes]
+        if new and not self._by_hand and len(records) > self._run.controller.wanted(name):
+            self._broken("new worlds", f"{new} beside enough: {self._states(name)}")
         if len(records) > self._most[name]:
             self._broken(
                 "worlds", f"{len(records)}, and {self._most[name]} were wanted: {self._states(name)}"
