@@ -85,7 +85,7 @@ async def test_reasons_name_people_and_not_the_ids_of_tokens(fleet):
     assert reasons == {
         "scaled from 0 to 2 by 'first-admin'",
         "scaled from 2 to 1 by 'first-admin'",
-        "1 is wanted, 2 are there",
+        "1 is wanted, 2 are there; players unknown",
         "asked for by 'first-admin'",
     }
 

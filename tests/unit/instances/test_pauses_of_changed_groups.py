@@ -12,6 +12,7 @@ from corral.controller.state.collections import TEMPLATES
 from corral.domain.events import EventType
 from corral.domain.groups.group import CrashLoopSpec
 from corral.domain.groups.instance_records import InstanceRecord, live
+from corral.domain.groups.update_spec import UpdateSpec
 
 RULE = CrashLoopSpec(failures=3, within_seconds=300, pause_seconds=600)
 PORTS = {"primary": {"range": [30000, 30100]}}
@@ -129,3 +130,26 @@ def test_a_pinned_group_stays_paused_whatever_its_document_says():
     world.fail()
     world.edit(env={"A": "2"})
     assert world.group().paused is not None, "it starts by its revision, not by the document"
+
+
+@pytest.mark.parametrize("paused", [True, False], ids=["paused", "not-paused"])
+def test_a_document_that_is_changed_after_a_failed_deployment_is_started(paused):
+    world = CrashingWorld(update=UpdateSpec(auto_rollback=False, max_failures=1))
+    world.live_on(20)
+    world.edit(command=["wrong"])
+    world.ask(deployments.deploy_group, "lobby", by="ada", options={"max_surge": 0, "max_unavailable": 1})
+    world.live_on(1)
+    while world.group().deployment:
+        world.fail(1)
+    assert world.group().unsettled
+    if paused:
+        world.fail(RULE.failures - 1)
+    assert (world.group().paused is not None) is paused
+    world.edit(command=["right"])
+    if not paused:
+        world.fail(1)
+    world.live_on(20)
+    (found,) = world.there()
+    revision = world.state.revisions.numbered("lobby", found.revision)
+    assert revision.spec.command == ("right",)
+    assert (world.group().paused, world.group().unsettled) == (None, "")

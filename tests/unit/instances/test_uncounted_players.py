@@ -36,3 +36,14 @@ def test_the_stop_of_an_instance_claims_no_more_about_its_players_than_is_known(
     world.live_on(UNKNOWN_IS_EMPTY_SECONDS + 60)
     stops = [each for each in world.made() if each.kind == DecisionKind.STOP]
     assert [each.reason for each in stops if each.subject == "lobby-1"] == [reason]
+
+
+@pytest.mark.parametrize("order", [deployed, scaled_down], ids=lambda order: order.__name__)
+def test_the_stop_of_an_instance_that_never_reported_players_says_that_they_are_unknown(
+    order: Callable[[DeployedWorld], None],
+) -> None:
+    world = DeployedWorld(1)
+    order(world)
+    world.live_on(UNKNOWN_IS_EMPTY_SECONDS)
+    (reason,) = [each.reason for each in world.made() if each.kind == DecisionKind.STOP]
+    assert reason.endswith("; players unknown")

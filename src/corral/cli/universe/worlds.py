@@ -131,9 +131,7 @@ def planned_copy(world: PlannedWorld) -> CopiedWorld:
     copy, found = world.copy, world.found
     if found is None:
         return CopiedWorld(copy.source, copy.instance, world.node)
-    return CopiedWorld(
-        copy.source, copy.instance, world.node, same=found.same, kept=found.kept, runs=True
-    )
+    return CopiedWorld(copy.source, copy.instance, world.node, same=found.same, kept=found.kept, runs=True)
 
 
 def copied(session: ApiSession, world: PlannedWorld, *, replace: bool) -> CopiedWorld:

@@ -11,6 +11,7 @@ from corral.controller.instances.revisions import next_basis
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind, Rule
 from corral.domain.events import EventType
+from corral.domain.groups.deployments import DeploymentState
 from corral.domain.groups.drift import Drift, drift_of
 from corral.domain.groups.group import CrashLoopSpec
 from corral.domain.groups.instance_records import CrashLoop, GroupRecord, InstanceRecord
@@ -120,11 +121,16 @@ def pause_left(group: GroupRecord, *, now: dt.datetime, boot: BootMoment) -> flo
     return min(max(0.0, left), float(max(rule.max_pause_seconds, rule.pause_seconds)))
 
 
-def end_changed_pause(ws: Workspace, name: str, what: str) -> None:
-    """End the pause of a group whose next start is made of something else than the runs that failed. `what`: what was
-    changed, and by whom."""
+def follow_change(ws: Workspace, name: str, what: str) -> None:
+    """What the next start of a group is made of may have changed: then a failed deployment no longer decides about it, and
+    a pause that other runs have caused ends. `what`: what was changed, and by whom."""
     group = ws.require_group(name)
-    if group.paused is not None and _differ(group.failed_basis, next_basis(ws, group)):
+    basis = next_basis(ws, group)
+    last = ws.deployment(group.unsettled) if group.unsettled and not group.pinned_revision else None
+    if last is not None and last.state is DeploymentState.FAILED and _differ(last.target_basis, basis):
+        group = msgspec.structs.replace(group, unsettled="")
+        ws.put_group(group)
+    if group.paused is not None and _differ(group.failed_basis, basis):
         end_pause(ws, group, by=CHANGE, what=what)
 
 

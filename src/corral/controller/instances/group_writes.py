@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from corral.controller.instances.confirmations import before_static_goes
-from corral.controller.instances.crash_loops import end_changed_pause
+from corral.controller.instances.crash_loops import follow_change
 from corral.controller.instances.plan_checks import PlanChecks
 from corral.controller.instances.starts import insist_on_group
 from corral.controller.instances.workspace import Workspace
@@ -179,7 +179,7 @@ def store_write(ws: Workspace, write: GroupWrite) -> None:
         ws.event(EventType.GROUP_CREATED, write.name, min=spec.min, max=spec.max)
     else:
         if fields := write.started_with:
-            end_changed_pause(ws, write.name, f"{ws.by} changed {short_list(map(repr, fields), _SHOWN)}")
+            follow_change(ws, write.name, f"{ws.by} changed {short_list(map(repr, fields), _SHOWN)}")
         if not {"max", "abstract"}.isdisjoint(write.changed):
             insist_on_group(ws, write.name)
         ws.event(EventType.GROUP_UPDATED, write.name, changed=list(write.changed))

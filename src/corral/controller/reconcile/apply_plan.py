@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from corral.controller.instances.crash_loops import end_changed_pause, end_pause
+from corral.controller.instances.crash_loops import follow_change, end_pause
 from corral.controller.instances.group_changes import drop_group
 from corral.controller.instances.instance_changes import order_stop
 from corral.controller.instances.instance_drains import drain_instance, undrain_instance
@@ -97,7 +97,7 @@ def _carry_out(
         drop_group(ws, name)
         return 0
     if found.need.end_pause:
-        end_changed_pause(ws, name, "what its instances start with has changed since it began")
+        follow_change(ws, name, "what its instances start with has changed since it began")
         if (group := ws.require_group(name)).paused is not None:
             end_pause(ws, group, by="time")
     reason = found.reason

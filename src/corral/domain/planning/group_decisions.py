@@ -42,6 +42,7 @@ from corral.domain.planning.stops import (
     drained,
     idle_left,
     left_text,
+    stop_text,
 )
 from corral.errors import counted
 
@@ -254,7 +255,8 @@ class _GroupLook:
             self._group, instances, self._view.players, unknown_is_empty=self._view.players_settled
         )
         for each in stopped:
-            self._add(DecisionKind.STOP, Rule.HOLD_STOP, need, need.reason, instance=each.id)
+            reason = stop_text(self._view, each, need.reason)
+            self._add(DecisionKind.STOP, Rule.HOLD_STOP, need, reason, instance=each.id)
         if len(stopped) < sum(stays(each) or is_draining(each) for each in instances):
             result.wake_at = self._view.now + REPORT
 
@@ -280,7 +282,8 @@ class _GroupLook:
 
     def _part_with(self, found: Surplus, need: GroupNeed, text: str) -> None:
         for each in found.stop:
-            self._add(DecisionKind.STOP, Rule.SURPLUS_STOP, need, text, instance=each.id)
+            reason = stop_text(self._view, each, text)
+            self._add(DecisionKind.STOP, Rule.SURPLUS_STOP, need, reason, instance=each.id)
         for each in found.drain:
             reason = f"{text}; it is stopped when it has no players"
             self._add(DecisionKind.DRAIN, Rule.SURPLUS_STOP, need, reason, instance=each.id)

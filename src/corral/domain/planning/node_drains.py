@@ -32,7 +32,7 @@ from corral.domain.planning.elsewhere import Elsewhere
 from corral.domain.planning.group_plans import pause_text
 from corral.domain.planning.health import Health, health_of, is_healthy, never_served, settles_in
 from corral.domain.planning.plan_view import PlanView
-from corral.domain.planning.stops import is_left_by_all
+from corral.domain.planning.stops import is_left_by_all, stop_text
 from corral.domain.planning.tallies import GroupTally
 from corral.errors import counted
 
@@ -251,7 +251,7 @@ class _Departures:
         if may_have_players(self._view, self._spec, record):
             self._part(record, DecisionKind.DRAIN, f"{why}; it is stopped when it has no players")
         else:
-            self._part(record, DecisionKind.STOP, why)
+            self._part(record, DecisionKind.STOP, stop_text(self._view, record, why))
 
     def _part_with_sick(self, sick: Sequence[InstanceRecord]) -> None:
         """Stop unhealthy ones whatever the floor is, so many at a time as the group may move: what they all wait for, such
@@ -349,7 +349,7 @@ class _Departures:
         held = "its directory is there" if self._spec.static else "no other node could take it"
         reason = f"{view.drain_text(record.node)}, and {held}: it is started again when the node is open"
         if self._is_empty(record):
-            self._part(record, DecisionKind.STOP, reason)
+            self._part(record, DecisionKind.STOP, stop_text(view, record, reason))
         else:
             self._part(record, DecisionKind.DRAIN, f"{reason}; it is stopped when it has no players")
 

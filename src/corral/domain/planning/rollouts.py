@@ -33,7 +33,7 @@ from corral.domain.planning.rollout_members import (
 from corral.domain.planning.rollout_phases import NextPhase
 from corral.domain.planning.rollout_results import RolloutResult, RolloutStep
 from corral.domain.planning.rollout_sums import least_healthy, sick_at_once, starts_of, to_retire
-from corral.domain.planning.stops import goes_at_once, is_left_by_all, left_text
+from corral.domain.planning.stops import goes_at_once, is_left_by_all, left_text, stop_text
 
 REPORT: Final = 5.0
 """Seconds between two reports of players and metrics."""
@@ -267,7 +267,7 @@ class _RolloutLook:
         why = "it is not ready, and" if member.health is Health.UNHEALTHY else "enough are healthy;"
         reason = f"{why} its group comes to revision {brought} by deployment '{self._record.id}'"
         if goes_at_once(self._view, self._spec, record):
-            self._add(DecisionKind.STOP, record, reason)
+            self._add(DecisionKind.STOP, record, stop_text(self._view, record, reason))
         else:
             self._add(DecisionKind.DRAIN, record, f"{reason}; it is stopped when it has no players")
 

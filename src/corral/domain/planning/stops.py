@@ -117,9 +117,18 @@ def is_left_by_all(view: PlanView, spec: GroupSpec, record: InstanceRecord) -> b
 
 def left_text(view: PlanView, record: InstanceRecord) -> str:
     """Why an instance that is to go is stopped now, in words that claim no more about its players than is known."""
-    if view.players(record.id) is None and record.state not in NOT_YET_RUNNING:
+    if _may_have_uncounted(view, record):
         return "players unknown: nothing reports how many it has"
     return "it has no players left"
+
+
+def stop_text(view: PlanView, record: InstanceRecord, why: str) -> str:
+    """The reason of a stop that waits for no players, and that they are unknown where nothing reports them."""
+    return f"{why}; players unknown" if _may_have_uncounted(view, record) else why
+
+
+def _may_have_uncounted(view: PlanView, record: InstanceRecord) -> bool:
+    return view.players(record.id) is None and record.state not in NOT_YET_RUNNING
 
 
 def _seems_empty(view: PlanView, spec: GroupSpec, record: InstanceRecord) -> bool:
