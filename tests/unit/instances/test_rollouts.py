@@ -438,3 +438,13 @@ def test_the_time_without_progress_begins_anew_with_each_step():
     world.deploy(progress_seconds=15)
     world.until(S.COMPLETED)
     assert world.clock.seconds - began > 30
+
+
+def test_nothing_goes_back_to_what_a_cancelled_deployment_brought():
+    world = DeployedWorld(3, static=True)
+    record = world.deploy(min_healthy_seconds=1)
+    world.until_updated(2)
+    world.do_as(deployments.cancel_deployment, record.id, by="ada")
+    world.live_on(30)
+    assert world.revisions().count(2) >= 2
+    assert (world.state_now, world.deploy().stable) == (S.CANCELLED, 1)

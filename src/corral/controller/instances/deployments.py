@@ -194,18 +194,24 @@ def _announce(ws: Workspace, record: DeploymentRecord) -> None:
 def _stable(
     ws: Workspace, group: GroupRecord, active: DeploymentRecord | None, target: RevisionRecord
 ) -> RevisionRecord | None:
-    """The revision to go back to: of the last completed deployment, else the one that most instances run by. Those
-    without a number, from before revisions were recorded, run by the one with their basis."""
+    """The revision to go back to: of the last completed deployment, else the one that most instances run by, rather one
+    that no deployment has brought: none was completed. Instances without a number, from before revisions were recorded, run
+    by the one with their basis."""
     name = group.spec.name
     if active is not None:
         return find_revision(ws, name, active.stable) if active.stable else None
     number = group.pinned_revision or group.stable_revision
     if not number:
+        earlier = [each.record for each in ws.state.deployments.of_group(name)]
+        brought = {each.target for each in earlier}
         by_basis = {each.basis: each.number for each in revisions_of(ws, name)}
         present = (each for each in ws.instances_of(name) if stays(each))
         numbers = (each.revision or by_basis.get(each.basis, 0) for each in present)
         running = Counter(each for each in numbers if each and each != target.number)
-        number = max(running, key=lambda each: (running[each], each), default=0)
+        number = max(running, key=lambda each: (each not in brought, running[each], each), default=0)
+        if number in brought or not number:
+            former = (each.stable for each in earlier if each.stable not in (0, target.number))
+            number = next(former, number)
     return find_revision(ws, name, number) if number else None
 
 
