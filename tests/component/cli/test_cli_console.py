@@ -460,4 +460,5 @@ def test_sequences_that_are_cut_are_put_together_first() -> None:
     pieces = Neutraliser()
     assert pieces.clean("a\x1b[3") + pieces.clean("1mred\x1b") + pieces.clean("[0m.") == "ared."
     assert pieces.clean("x\r") + pieces.clean("\ny") == "x\ny"
+    assert neutral("tags \U000e0041 and marks \ufff9") == "tags \\U000e0041 and marks \\ufff9"
     assert neutral("tab\tstays, \x9b and \u202e do not") == "tab\tstays, \\x9b and \\u202e do not"

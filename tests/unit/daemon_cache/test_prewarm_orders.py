@@ -39,3 +39,17 @@ async def test_slow_servers_hold_up_an_order_for_a_limited_time():
     assert [failure.error_code for failure in answers[0].failures] == ["CACHE_DOWNLOAD_FAILED"] * AT_ONCE
     assert "http://slow.example/a was not downloaded" in answers[0].failures[0].error_message
     await orders.close()
+
+
+async def test_slow_servers_hold_up_no_other_order():
+    cache, answers = SlowServers(), []
+    orders = PrewarmOrders(cache, turn=0.05)
+    slow = [PreWarmEntry(download_url="http://slow.example/a")] * (3 * AT_ONCE)
+    for id, entries in (("slow", slow), ("good", [PreWarmEntry(download_url="http://good.example/b")])):
+        orders.begin(
+            lambda message: answers.append(message.cache_status.request_id) or True,
+            PreWarmCache(request_id=id, entries=entries),
+        )
+    await eventually(lambda: answers)
+    assert (answers, cache.fetched) == (["good"], ["http://good.example/b"])
+    await orders.close()

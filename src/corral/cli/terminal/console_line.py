@@ -10,7 +10,8 @@ from typing import Any, Final
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;:]{0,64}m")
 _BEGUN: Final = re.compile(r"(?:\x1b(?:\[[0-9;:]{0,64})?|\r)\Z")
 _STEERS: Final = re.compile(
-    r"[^\n\t -~\u00a0-\U0010ffff]|[\u00ad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]"
+    r"[^\n\t -~\u00a0-\U0010ffff]"
+    r"|[\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
 
 

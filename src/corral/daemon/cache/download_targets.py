@@ -180,7 +180,7 @@ async def addresses_of(
     if not public:
         raise Rejected(
             Code.ARTIFACT_REFUSED,
-            f"{target.shown} is refused: '{target.host}' is {', '.join(addresses)}, no public address",
+            f"{target.shown} is refused: '{target.host}' has no public address",
             hint="downloads.allow_private permits it, for development",
         )
     return public

@@ -37,8 +37,8 @@ LEAST_RATE: Final = 1024
 WORTH_GOING_ON: Final = 1024 * 1024
 """An attempt that got so many bytes further does not count against the limit of attempts."""
 _BATCH: Final = 1024 * 1024
-_STEP: Final = 16 * 1024 * 1024
-"""Room is made for so many bytes ahead, not for all that a server announces: it may never send them."""
+"""So many bytes are written at once. Room is made for so many ahead, not for all that a server announces: it may never
+send them."""
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 15.0
 _REDIRECTING: Final = frozenset({301, 302, 303, 307, 308})
@@ -247,7 +247,7 @@ class _Download:
     async def _make_room(self, more: int) -> None:
         size = self.part.size + more
         if self._expect is not None and self._announced:
-            ahead = min(self._announced, -(-size // _STEP) * _STEP)
+            ahead = min(self._announced, -(-size // _BATCH) * _BATCH)
             await self._expect(max(size, ahead), self._announced)
         elif self._expect is not None:
             await self._expect(size, 0)

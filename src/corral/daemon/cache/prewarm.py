@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, Protocol
 
@@ -19,8 +20,10 @@ from corral.wire.v1.plan_pb2 import CacheFailure, CacheStatus, PreWarmCache, Tem
 
 AT_ONCE: Final = 2
 WAITING: Final = 32
+TURN_SECONDS: Final = 5.0
+"""What takes longer leaves its place to the next: a slow server must not hold up the downloads of others."""
 LONGEST_SECONDS: Final = 600.0
-"""For one download: a slow server must not hold up the rest of an order, and the orders after it."""
+"""For one download: the answer to its order waits for it."""
 _log = structlog.get_logger("corral.daemon.cache")
 
 
@@ -38,8 +41,11 @@ class PrewarmOrders:
     """Executes PreWarmCache. Each order is answered with a CacheStatus when all of it is fetched or has failed; one
     failure stops nothing else."""
 
-    def __init__(self, cache: Warmable, *, longest: float = LONGEST_SECONDS) -> None:
+    def __init__(
+        self, cache: Warmable, *, turn: float = TURN_SECONDS, longest: float = LONGEST_SECONDS
+    ) -> None:
         self._cache = cache
+        self._turn = turn
         self._longest = longest
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._tasks = Tasks()
@@ -92,13 +98,12 @@ class PrewarmOrders:
             raise Retryable(
                 Code.CACHE_DOWNLOAD_FAILED,
                 f"{shown_url(artifact.url)} was not downloaded within {self._longest:g} s",
-                hint="what has arrived is kept: the next start that needs it goes on from there",
+                hint="what has arrived is kept while there is room: the next start that needs it goes on from there",
             ) from None
 
     async def _attempt(self, subject: str, work: Callable[[], Awaitable[None]]) -> CacheFailure | None:
         try:
-            async with self._turns:
-                await work()
+            await self._in_turn(work)
         except CorralError as error:
             failure = error
         except Exception as error:
@@ -108,6 +113,17 @@ class PrewarmOrders:
             return None
         _log.warning("prewarm.failed", subject=subject, code=failure.code.name, reason=str(failure))
         return CacheFailure(subject=subject, error_code=failure.code.name, error_message=str(failure))
+
+    async def _in_turn(self, work: Callable[[], Awaitable[None]]) -> None:
+        await self._turns.acquire()
+        place = contextlib.ExitStack()
+        place.callback(self._turns.release)
+        timer = asyncio.get_running_loop().call_later(self._turn, place.close)
+        try:
+            await work()
+        finally:
+            timer.cancel()
+            place.close()
 
     def _answer(self, reply: Reply, order: PreWarmCache, failures: list[CacheFailure]) -> None:
         reply(DaemonMessage(cache_status=self._cache.status(order.request_id, failures)))
