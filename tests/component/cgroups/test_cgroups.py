@@ -358,7 +358,7 @@ async def test_after_the_death_of_the_shim_the_mark_in_the_environment_finds_the
         run = await machine.run()
         await run.start_and_wait(FAMILY)
         run.end_shim()
-        assert len(await eventually(lambda: machine.cgroups.pids(run.name))) == 2
+        await eventually(lambda: len(machine.cgroups.pids(run.name)) == 2)
         assert other.cgroups.pids(run.name) == []
         assert run.name not in other.cgroups.leftovers()
         await other.cgroups.kill(run.name)
