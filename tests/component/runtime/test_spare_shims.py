@@ -19,6 +19,7 @@ from corral.runtimes.cgroups.control_files import mounted_hierarchies
 from corral.runtimes.cgroups.group_slots import SLOT
 from corral.runtimes.cgroups.unified import groups_below
 from corral.runtimes.keeper.run_files import read_record
+from corral.runtimes.keeper.spare_shims import SPARE
 from corral.runtimes.process.shim_pool import SpareShim
 from corral.sdk.runtime import AdoptionKind, RunHandle, RunLimits, RunSpec
 from corral.testing.reaper import Reaper
@@ -159,6 +160,23 @@ async def test_spares_end_with_their_daemon(node: ProcessHarness) -> None:
     await node.provider.close()
     assert not any(is_running(pid) for spare in waiting for pid in (spare.pid, spare.child))
     assert not slots(node)
+
+
+async def test_the_group_of_a_spare_that_ends_after_the_next_daemon_has_started_is_removed(
+    node: ProcessHarness,
+) -> None:
+    groups = node.cgroups().spares
+    assert groups is not None
+    dialogue, spare = await node.provider.keeper.client.ask({"do": "prepare"})
+    slot = groups.next_slot()
+    await groups.place(slot, shim_pid=spare[SPARE], child_pid=spare["child"])
+    os.kill(spare[SPARE], signal.SIGSTOP)  # it gets no processor
+    await dialogue.close()  # as the kernel does for a daemon that is killed
+    await node.next_provider()
+    await spares(node)
+    assert slot.removeprefix(SLOT) in slots(node)
+    os.kill(spare[SPARE], signal.SIGCONT)
+    await eventually(lambda: slot.removeprefix(SLOT) not in slots(node))
 
 
 @pytest.mark.trap("T50")

@@ -52,8 +52,8 @@ class SpareGroups(Protocol):
     async def drop(self, slot: str) -> bool:
         """Remove a group that has no run; False while a process is in it, or when it has one. Idempotent."""
 
-    async def drop_unbound(self) -> None:
-        """Remove the groups without a run in which no process is left, whichever daemon made them."""
+    def unbound(self) -> set[str]:
+        """The groups without a run, whichever daemon made them."""
 
 
 class Cgroups(Protocol):

@@ -94,9 +94,8 @@ class SeparateCgroups:
             self._names.forget_slot(slot)
         return all(removed)
 
-    async def drop_unbound(self) -> None:
-        for slot in self._names.unbound(*(root.path for root in self._distinct_roots())):
-            await self.drop(slot)
+    def unbound(self) -> set[str]:
+        return self._names.unbound(*(root.path for root in self._distinct_roots()))
 
     def environment(self, run: str) -> dict[str, str]:  # noqa: ARG002  # the port
         return {}

@@ -109,9 +109,8 @@ class UnifiedCgroups(RunsInOneTree):
             self._names.forget_slot(slot)
         return removed
 
-    async def drop_unbound(self) -> None:
-        for slot in self._names.unbound(self._root.path):
-            await self.drop(slot)
+    def unbound(self) -> set[str]:
+        return self._names.unbound(self._root.path)
 
     async def remove(self, run: str) -> None:
         remove_run_group(self._group(run), run)

@@ -73,6 +73,8 @@ class ShimPool:
         """Idempotent."""
         if self._groups is not None and self._size and not self._refill:
             self._wake.set()
+            left = self._groups.unbound()  # before this pool makes its first group
+            self._refill.spawn(_drop_groups(self._groups, left), name="runtime/drop/left-spares")
             self._refill.spawn(self._run(self._groups), name="runtime/spares")
 
     @contextlib.asynccontextmanager
@@ -136,7 +138,6 @@ class ShimPool:
     async def _run(self, groups: SpareGroups) -> None:
         """The task. Failures are retried after a growing pause."""
         backoff = Backoff(first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
-        await groups.drop_unbound()
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -176,6 +177,14 @@ class ShimPool:
         self._ready.remove(spare)
         self._discards.spawn(self._discard(spare), name=f"runtime/discard/{spare.slot}")
         self._wake.set()
+
+
+async def _drop_groups(groups: SpareGroups, slots: set[str]) -> None:
+    """Remove groups that an earlier daemon left, each once no process is in it: the spares of a killed daemon end by
+    themselves, on a busy machine only after the next daemon has started."""
+    backoff = Backoff(first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
+    while slots := {slot for slot in slots if not await groups.drop(slot)}:
+        await asyncio.sleep(backoff.delay())
 
 
 async def _kill(pid: int, start: int) -> None:
