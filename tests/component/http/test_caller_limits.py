@@ -241,6 +241,19 @@ async def test_a_change_that_many_groups_inherit_counts_as_several_requests(data
             assert any(limited(each) for each in answers), "ten changes of one group would have passed"
 
 
+async def test_a_document_with_many_patterns_counts_as_several_requests(data: pathlib.Path) -> None:
+    kind = {"file": "a.txt", "format": "text", "op": "regex", "value": "v"}
+    patches = [{**kind, "path": f"^{number}"} for number in range(400)]
+    document = {"name": "lobby", "command": ["a"], "patches": patches}
+    async with http_rig(data, limits=HttpLimitsSection(requests_per_second=1, burst=30)) as rig:
+        _, text = await rig.token(Role.OPERATOR)
+        async with rig.client(text) as client:
+            asked = (client.post("/api/v1/groups?dry_run=true", json=document) for _ in range(4))
+            answers = await asyncio.gather(*asked)
+            assert answers[0].status_code == 200
+            assert any(limited(each) for each in answers), "by their bytes all would pass"
+
+
 async def test_an_address_whose_credentials_are_no_good_is_told_to_wait(data: pathlib.Path) -> None:
     async with http_rig(data, limits=HttpLimitsSection()) as rig, rig.client("corral_guess") as guesser:
         answers: set[int] = set()

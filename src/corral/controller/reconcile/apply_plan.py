@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from corral.controller.instances.crash_loops import follow_change, end_pause
+from corral.controller.instances.crash_loops import end_pause, follow_change
 from corral.controller.instances.group_changes import drop_group
 from corral.controller.instances.instance_changes import order_stop
 from corral.controller.instances.instance_drains import drain_instance, undrain_instance

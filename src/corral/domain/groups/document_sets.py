@@ -20,11 +20,13 @@ from corral.domain.groups.inheritance import (
     GroupFault,
     chain_of,
     descendants_of,
+    family_of,
     merged_document,
     of_descendant,
     parent_of,
     with_origin,
 )
+from corral.domain.groups.pattern_limit import check_patterns
 from corral.domain.groups.placement_checks import faults_of_references
 from corral.errors import Code, Rejected
 
@@ -69,7 +71,12 @@ def differing_fields(old: Document, new: Document) -> list[str]:
 
 def resolve_set(names: Collection[str], documents: Mapping[str, Document]) -> ResolvedSet:
     """Resolve these groups and their descendants among all `documents`. A fault that descendants inherit from one of
-    `names` is only listed there; a fault of a group that is not among `names` carries its name."""
+    `names` is only listed there; a fault of a group that is not among `names` carries its name. Too many patterns are the
+    only fault there is then."""
+    try:
+        check_patterns(family_of(names, documents))
+    except Rejected as error:
+        return ResolvedSet({}, [GroupFault(next(iter(names)), error)])
     specs: dict[str, GroupSpec] = {}
     faults: list[GroupFault] = []
     wrong: set[str] = set()

@@ -15,6 +15,7 @@ import msgspec
 from corral.domain.groups.group import GroupSpec
 from corral.domain.groups.group_documents import brief_document, merged, parse_group
 from corral.domain.groups.instance_records import GroupRecord
+from corral.domain.groups.pattern_limit import check_patterns
 from corral.domain.groups.placement_checks import missing_group
 from corral.domain.spec import invalid
 from corral.errors import Rejected
@@ -159,11 +160,21 @@ def descendants_of(names: Iterable[str], documents: Mapping[str, Document]) -> l
     return sorted(found - named)
 
 
+def family_of(names: Collection[str], documents: Mapping[str, Document]) -> list[Document]:
+    """The documents of these groups, of their descendants, and of those that they inherit."""
+    found = {*names, *descendants_of(names, documents)}
+    for name in names:
+        while (name := parent_of(documents[name])) in documents and name not in found:
+            found.add(name)
+    return [documents[each] for each in found]
+
+
 def resolve_groups(
     names: Collection[str], documents: Mapping[str, Document]
 ) -> tuple[dict[str, GroupSpec], list[GroupFault]]:
     """Groups and all of their descendants resolved anew, and those that are refused. A refused descendant carries its
-    name."""
+    name. INVALID_FIELD when they have too many patterns together."""
+    check_patterns(family_of(names, documents))
     specs: dict[str, GroupSpec] = {}
     faults: list[GroupFault] = []
     for name in [*names, *descendants_of(names, documents)]:

@@ -14,11 +14,12 @@ from corral.controller.http.resources.instances.instance_changes import workspac
 from corral.controller.instances.workspace import Workspace
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.controller.state.ledger import Mutation, Step
-from corral.domain.groups.inheritance import descendants_of
+from corral.domain.groups.inheritance import descendants_of, written_document
 from corral.domain.groups.instance_records import GroupRecord
+from corral.domain.groups.pattern_limit import patterns_of
 
 HEIRS_A_REQUEST: Final = 20
-"""Every so many groups that inherit a changed one count as one request more."""
+"""Every so many groups that inherit a changed one, or patterns to compile, count as one request more."""
 
 
 def the_group(state: ClusterState, path: Mapping[str, str]) -> StoredRecord[GroupRecord]:
@@ -70,8 +71,16 @@ def group_mutation(
     )
 
 
-def admit_heirs(state: ClusterState, rates: RequestRates, call: ApiCall[Any, Any]) -> None:
-    """Count the groups that inherit the one that is changed: each of them is resolved and checked anew."""
+def admit_change(
+    state: ClusterState, rates: RequestRates, call: ApiCall[Any, Any], document: Mapping[str, Any]
+) -> None:
+    """Count the groups that inherit the one that is changed, each of which is resolved and checked anew, and the patterns of
+    all of them."""
+    name = call.path.get("name", "")
     parents = {name: {"parent": each.record.spec.parent} for name, each in state.groups.items()}
-    heirs = descendants_of([call.path["name"]], parents)
-    rates.admit_part(call.caller, len(heirs) // HEIRS_A_REQUEST)
+    heirs = descendants_of([name], parents)
+    stored = [written_document(state.groups.require(each).record) for each in heirs]
+    if name in parents:
+        stored.append(written_document(state.groups.require(name).record))
+    work = len(heirs) + len(patterns_of([document, *stored]))
+    rates.admit_part(call.caller, work // HEIRS_A_REQUEST)

@@ -32,7 +32,7 @@ from corral.controller.http.resources.dry_runs import (
 )
 from corral.controller.http.resources.groups.document_scopes import refuse_references, refuse_specs_outside
 from corral.controller.http.resources.groups.group_changes import (
-    admit_heirs,
+    admit_change,
     group_mutation,
     the_group,
     writing,
@@ -106,9 +106,14 @@ def copies_text(instances: InstanceControl, record: GroupRecord, now: dt.datetim
 
 
 async def create_group(
-    state: ClusterState, instances: InstanceControl, workload: Workloads, call: ApiCall[Any, DryRunQuery]
+    state: ClusterState,
+    instances: InstanceControl,
+    workload: Workloads,
+    rates: RequestRates,
+    call: ApiCall[Any, DryRunQuery],
 ) -> Describe:
     document = _written(call)
+    admit_change(state, rates, call, document)
     refuse_references(state, call, document)
     revised = functools.partial(group_changes.new_group, document)
     return _checked_change(
@@ -136,7 +141,7 @@ async def set_maintenance(
     call: ApiCall[MaintenanceOrder, ConfirmedOrDry],
 ) -> Describe:
     """An edit of the document: what is left out stays as it is there."""
-    admit_heirs(state, rates, call)
+    admit_change(state, rates, call, {})
     patch = {"maintenance": msgspec.to_builtins(call.body)}
     return revision(
         state, instances, workload, call, group_changes.patched(patch), action="groups.maintenance"
@@ -150,8 +155,8 @@ async def patch_group(
     rates: RequestRates,
     call: ApiCall[Any, ConfirmedOrDry],
 ) -> Describe:
-    admit_heirs(state, rates, call)
     patch = _written(call)
+    admit_change(state, rates, call, patch)
     refuse_references(state, call, patch, state.groups.require(call.path["name"]).record.spec)
     return revision(state, instances, workload, call, group_changes.patched(patch))
 
@@ -222,8 +227,8 @@ async def put_document(
     rates: RequestRates,
     call: ApiCall[Any, ConfirmedOrDry],
 ) -> Describe:
-    admit_heirs(state, rates, call)
     document = _written(call)
+    admit_change(state, rates, call, document)
     refuse_references(state, call, document, state.groups.require(call.path["name"]).record.spec)
     return revision(state, instances, workload, call, lambda *_: document)
 

@@ -15,7 +15,7 @@ from corral.controller.http.pipeline.scoping import Scoping, check_scope, refuse
 from corral.controller.http.pipeline.term_ports import InstanceControl
 from corral.controller.http.resources.dry_runs import ConfirmedOrDry, DryRunQuery
 from corral.controller.http.resources.groups.document_scopes import refuse_references
-from corral.controller.http.resources.groups.group_changes import admit_heirs, the_group, writing
+from corral.controller.http.resources.groups.group_changes import admit_change, the_group, writing
 from corral.controller.http.resources.groups.groups import (
     Cascade,
     create_group,
@@ -138,7 +138,7 @@ async def put_configuration(
     """A group of this name gets what the configuration says, and keeps what none can say; without one it is created."""
     name, access = call.path["name"], call.caller.access
     refuse_group_outside(access, Permission.GROUPS_MANAGE, name, field="name")  # whether there is one or not
-    admit_heirs(state, rates, call)
+    admit_change(state, rates, call, {})
     stored = state.groups.find(name)
     mapped = _mapped(call, name, stored.record.spec if stored is not None else None)
 
@@ -151,7 +151,7 @@ async def put_configuration(
             if stored is None:
                 written = dataclasses.replace(call, raw=msgspec.json.encode(new_document(mapped)))
                 new = written.with_query(DryRunQuery())
-                mutation = await (await create_group(state, instances, workload, new))()
+                mutation = await (await create_group(state, instances, workload, rates, new))()
             else:
                 permission = Permission.GROUPS_MANAGE
                 check_scope(Scoping.GROUP, access, permission, state, call.path)
