@@ -229,25 +229,25 @@ async def test_a_static_world_is_copied_to_a_node_and_its_first_start_finds_it(
     again = await run("import", "universe", str(folder), "--node", "n2")
     assert (again.returncode, again.stderr) == (
         0,
-        "static/World: world-1 runs on n2 and lacks no file: passed over\n",
+        "static/World: world-1 runs on n2: passed over\n",
     )
     assert "world world-1" not in again.stdout
     assert again.stdout.splitlines()[-1].endswith("0 worlds copied")
     (place / "level.dat").write_text("another world")
+    (there / "start.sh").unlink()  # by the game
     again = await run("import", "universe", str(folder), "--node", "n2", "-o", "json")
     assert (again.returncode, again.stderr) == (
         0,
-        "static/World: world-1 runs on n2 and lacks no file: passed over\n"
-        "world-1: other files there, and kept: 'level.dat'\n",
+        "static/World: world-1 runs on n2: passed over\n"
+        "world-1: other files there, and kept: 'level.dat'\n"
+        "world-1: not there: 'start.sh'\n",
     )
     passed = json.loads(again.stdout)["static"][0]["copied"]
-    assert (passed["runs"], passed["sent"], passed["same"], passed["kept"]) == (True, 0, 2, ["level.dat"])
+    assert (passed["runs"], passed["sent"], passed["same"]) == (True, 0, 1)
+    assert (passed["kept"], passed["missing"]) == (["level.dat"], ["start.sh"])
     for arguments in (("--node", "n2", "--replace"), ("--node", "n1")):
         refused = await run("import", "universe", str(folder), *arguments)
         assert (refused.returncode, "instance 'world-1' is RUNNING" in refused.stderr) == (1, True)
-    (place / "more.dat").write_text("missing there")
-    refused = await run("import", "universe", str(folder), "--node", "n2")
-    assert (refused.returncode, "instance 'world-1' is RUNNING" in refused.stderr) == (1, True)
     assert (there / "level.dat").read_bytes() != b"another world"
 
 

@@ -181,6 +181,7 @@ class DirectoryPush(FilePush):
         self._path = path
         self.refused: dict[str, CommandRefused] = {}
         """What could not be written, by its path."""
+        self.missing: list[str] = []
 
     def run(self) -> dict[str, Any]:
         """What cannot be written does not keep the rest from being sent; CommandRefused names it in the end."""
@@ -196,24 +197,19 @@ class DirectoryPush(FilePush):
             raise self._refusal()
         return {"path": self._path or ".", "sent": self.sent, "same": self.same}
 
-    def would_change_nothing(self) -> bool:
-        """Whether everything is there: every file with its content, or under any content if what is there is kept. Counts
-        both."""
+    def compare(self) -> None:
+        """Look at what is there, and send nothing: `same`, `kept` (what differs) and `missing`."""
         there = self._there()
         for name, file in local_tree(self._local):
             target = f"{self._path}/{name}" if self._path else name
             if target not in there:
-                return False
-            if file is None:
-                continue
-            digest = self._digest_there(target, file, there[target])
-            if digest and digest == digest_of(file):
-                self.same += 1
-            elif self._keep:
-                self.kept.append(target)
-            else:
-                return False
-        return True
+                self.missing.append(target)
+            elif file is not None:
+                digest = self._digest_there(target, file, there[target])
+                if digest and digest == digest_of(file):
+                    self.same += 1
+                else:
+                    self.kept.append(target)
 
     def _so_far(self) -> str:
         return f"{counted(self.sent, 'file')} sent, {self.same} as before"

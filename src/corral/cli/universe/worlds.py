@@ -1,7 +1,6 @@
 """Static worlds of a folder, copied to a node: each instance gets its place there, stopped, then its files, and starts.
 
-The next import completes a copy that was cut off: it sends what is missing, and passes over an instance that runs and has
-everything.
+The next import completes a copy that was cut off: it sends what is missing, and passes over instances that run.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class PlannedWorld(NamedTuple):
     starts: bool
     """Its group keeps so many instances that it is one of them."""
     found: DirectoryPush | None = None
-    """What it has, where it runs and has a file under every name: an earlier import has copied it."""
+    """What it has, where it runs: it is passed over."""
 
 
 class CopiedWorld(NamedTuple):
@@ -45,8 +44,9 @@ class CopiedWorld(NamedTuple):
     kept: list[str] = []  # noqa: RUF012 - a NamedTuple's default is never changed
     """Files that differ there, and stay."""
     started: bool = False
+    missing: list[str] = []  # noqa: RUF012 - as above
+    """Files that are not there: it ran, and was passed over."""
     runs: bool = False
-    """It ran before, and was passed over."""
 
     def sentence(self) -> str:
         kept = f", {len(self.kept)} kept there" if self.kept else ""
@@ -98,7 +98,8 @@ def _checked(session: ApiSession, world: PlannedWorld, *, replace: bool) -> Plan
     if found is None or found["state"] in ENDED:
         return world
     push = _push(session, world, replace=replace)
-    if found["node"] != world.node or not push.would_change_nothing():
+    push.compare()
+    if found["node"] != world.node or (replace and (push.kept or push.missing)):
         raise CommandRefused(
             f"{copy.source}: instance '{copy.instance}' is {found['state']}, and files are not changed under it",
             hint=f"stop it first ('corral instance stop {copy.instance} --wait'), or leave --node out for it",
@@ -131,7 +132,8 @@ def planned_copy(world: PlannedWorld) -> CopiedWorld:
     copy, found = world.copy, world.found
     if found is None:
         return CopiedWorld(copy.source, copy.instance, world.node)
-    return CopiedWorld(copy.source, copy.instance, world.node, same=found.same, kept=found.kept, runs=True)
+    seen = CopiedWorld(copy.source, copy.instance, world.node, same=found.same, kept=found.kept)
+    return seen._replace(missing=found.missing, runs=True)
 
 
 def copied(session: ApiSession, world: PlannedWorld, *, replace: bool) -> CopiedWorld:
@@ -139,10 +141,11 @@ def copied(session: ApiSession, world: PlannedWorld, *, replace: bool) -> Copied
     copy = world.copy
     if world.found is not None:
         passed = planned_copy(world)
-        note(f"{copy.source}: {copy.instance} runs on {world.node} and lacks no file: passed over")
-        if passed.kept:
-            differing = short_list((f"'{path}'" for path in passed.kept), _NAMED)
-            note(f"{copy.instance}: other files there, and kept: {differing}")
+        note(f"{copy.source}: {copy.instance} runs on {world.node}: passed over")
+        for what, paths in (("other files there, and kept", passed.kept), ("not there", passed.missing)):
+            if paths:
+                named = short_list((f"'{path}'" for path in paths), _NAMED)
+                note(f"{copy.instance}: {what}: {named}")
         return passed
     note(f"{copy.source}: to {copy.instance} on {world.node}")
     push = _push(session, world, replace=replace)
