@@ -149,11 +149,7 @@ class AbsenceRules:
 
     def _at_rest(self, record: DeploymentRecord) -> None:
         """A deployment does not fail because of a node alone."""
-        if (
-            "no progress" in record.outcome
-            and "; waits for 'n-" in record.outcome
-            and "reconnect" in record.outcome
-        ):
+        if all(each in record.outcome for each in ("no progress", "; waits for node", "to reconnect")):
             self._broken("clock", f"{record.id}: {record.outcome}")
 
     # at the end

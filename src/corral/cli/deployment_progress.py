@@ -82,14 +82,14 @@ def until_deployed(session: ApiSession, begun: Item, timeout: int, *, end: str =
                 if time.monotonic() + _PAUSE_SECONDS > deadline:
                     raise WaitRanOut(
                         f"deployment '{id}' was not done within {counted(timeout, 'second')}: {progress_text(found)}",
-                        hint=f"it goes on: corral deployment get {id}; to stop it: corral deployment pause {id}",
+                        hint=f"it goes on: corral deployment get {id}; to end it: corral deployment cancel {id}",
                     )
                 time.sleep(_PAUSE_SECONDS)
                 found = _look(session, found)
     except KeyboardInterrupt:
         note(
             f"interrupted: only the wait ends, deployment '{id}' goes on; corral deployment get {id} shows it, "
-            f"corral deployment pause {id} stops it"
+            f"corral deployment pause {id} holds it, corral deployment cancel {id} ends it"
         )
         raise
     if found.get("state") not in (end, "COMPLETED"):

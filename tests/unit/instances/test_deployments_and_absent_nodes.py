@@ -51,7 +51,7 @@ def test_no_world_begins_in_the_place_of_one_whose_node_was_away():
     world.live_on(120)
     assert world.revisions() == [2, 2], "those within reach are updated"
     assert (world.state_now, world.group().stable_revision) == (S.ROLLING, 0)
-    assert world.deployment.waiting == "waits for 'n2' to reconnect"
+    assert world.deployment.waiting == "waits for node 'n2' to reconnect"
     world.come_back("n2", with_runs=True)
     while world.deployment.active:
         world.live_on(0.5)
@@ -75,7 +75,7 @@ def test_no_world_begins_in_the_place_of_one_whose_players_are_waited_for():
     world.drop("n2")
     world.live_on(120)
     assert known_ids(world) == ["lobby-1", "lobby-2"]
-    assert (world.state_now, world.deployment.waiting) == (S.ROLLING, "waits for 'n2' to reconnect")
+    assert (world.state_now, world.deployment.waiting) == (S.ROLLING, "waits for node 'n2' to reconnect")
 
 
 @each_kind
@@ -85,7 +85,7 @@ def test_nothing_is_stable_that_has_run_nowhere(kind, strategy):
     world.deploy(strategy=strategy, progress_seconds=100)
     world.live_on(2000)
     assert world.state_now is (S.CANARY if strategy == "canary" else S.ROLLING)
-    assert world.deployment.waiting.startswith("waits for 'n1', 'n2' to reconnect")
+    assert world.deployment.waiting.startswith("waits for nodes 'n1', 'n2' to reconnect")
     assert world.group().stable_revision == 0
     for node in ("n1", "n2"):
         world.come_back(node, with_runs=True)
@@ -198,7 +198,10 @@ def test_what_is_updated_and_away_is_not_shown_as_starting():
     world.drop("n1")
     world.drop("n2")
     world.live_on(60)
-    assert (world.progress.starting, world.deployment.waiting) == (0, "waits for 'n1', 'n2' to reconnect")
+    assert (world.progress.starting, world.deployment.waiting) == (
+        0,
+        "waits for nodes 'n1', 'n2' to reconnect",
+    )
 
 
 def test_a_node_is_emptied_while_a_deployment_waits_for_another():
@@ -242,7 +245,7 @@ def test_a_rollback_waits_only_for_what_it_has_to_take_back(kind):
     world.do_as(deployments.roll_back_deployment, record.id, by="ada")
     world.live_on(300)
     assert world.state_now is S.ROLLING_BACK
-    assert world.deployment.waiting == f"waits for '{new.node}' to reconnect"
+    assert world.deployment.waiting == f"waits for node '{new.node}' to reconnect"
     world.come_back(new.node, with_runs=True)
     world.until(S.ROLLED_BACK)
     assert world.revisions() == [1] * 4

@@ -266,7 +266,7 @@ def test_a_node_in_its_grace_stops_the_time_without_progress():
     world.drop(node)
     world.live_on(300)
     assert world.state_now is S.ROLLING
-    assert f"waits for '{node}' to reconnect" in world.deployment.waiting
+    assert f"waits for node '{node}' to reconnect" in world.deployment.waiting
     world.come_back(node, with_runs=True)
     world.until(S.COMPLETED)
 

@@ -19,6 +19,7 @@ from corral.domain.groups.instance_records import InstanceRecord
 from corral.domain.groups.update_spec import Promotion, UpdateStrategy
 from corral.domain.planning.health import Health
 from corral.domain.planning.plan_view import PlanView
+from corral.domain.planning.refusals import listed_nodes
 from corral.domain.planning.rollout_members import Member, RolloutMembers
 from corral.errors import counted, short_list
 
@@ -263,8 +264,8 @@ def unbased_text(deployment: DeploymentRecord, count: int) -> str:
 
 def away_text(members: RolloutMembers) -> str:
     """The nodes that are waited for; empty: none is."""
-    nodes = sorted({each.node for each in members.away})
-    return f"waits for {_listed(nodes)} to reconnect" if nodes else ""
+    nodes = {each.node for each in members.away}
+    return f"waits for {listed_nodes(nodes)} to reconnect" if nodes else ""
 
 
 def waiting_text(members: RolloutMembers, *, goal: int, floor: int) -> str:
@@ -288,8 +289,4 @@ def waiting_text(members: RolloutMembers, *, goal: int, floor: int) -> str:
 
 
 def _ids(records: Iterable[InstanceRecord]) -> str:
-    return _listed([each.id for each in records])
-
-
-def _listed(names: Iterable[str]) -> str:
-    return short_list((f"'{each}'" for each in names), _NAMED)
+    return short_list((f"'{each.id}'" for each in records), _NAMED)

@@ -82,7 +82,8 @@ def rollout_counterfactuals(
     for record in members.stopping:
         add(f"'{record.id}' has stopped", "its end is no longer waited for")
     for node in sorted({record.node for record in members.away}):
-        add(f"node '{node}' connects again", "its instances are looked at, and updated")
+        add(f"node '{node}' reconnects", "its instances are looked at, and updated")
+        add(f"corral node remove {node}", "its instances are given up; their worlds begin anew elsewhere")
     if deployment.clock_since is not None:
         left = deployment.options.progress_seconds - stalled_seconds(
             deployment, view.rollout_clock(deployment)
