@@ -340,8 +340,7 @@ class _RolloutLook:
         return True
 
     def _run_clock(self) -> None:
-        """Let the time without progress count, except while a gate is watched, or only players, stops, a node or an
-        operator are waited for."""
+        """Let the time without progress count, except while a gate is watched, or nothing of the revision is waited for."""
         watching = self._record.state is DeploymentState.GATE and not self._gate().unknown
         stops = bool(watching or self._held_up) or only_waits(
             self._view, self._members, static=self._spec.static, goal=self._goal, missing=self._need.missing
