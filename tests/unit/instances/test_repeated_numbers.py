@@ -141,7 +141,13 @@ def test_another_run_that_its_node_names_without_a_number_has_that_of_the_presen
 
 def listed(world, number: int, nonce: str) -> wire.RunningInstance:
     return wire.RunningInstance(
-        instance_id="lobby-1", group="lobby", state=RUNNING, incarnation=number, nonce=nonce, pid=9
+        instance_id="lobby-1",
+        group="lobby",
+        state=RUNNING,
+        incarnation=number,
+        nonce=nonce,
+        pid=9,
+        started_at_ms=BEGUN,
     )
 
 
@@ -231,6 +237,41 @@ def test_a_run_of_an_earlier_start_whose_end_is_stored_is_not_taken_up_again(wor
     assert (stray.incarnation, stray.stop) == (first, True)
     world.reconcile_listed(N1, old)
     assert ends(world) == [(first, True), (later, False)]
+
+
+@pytest.mark.trap("T73")
+@pytest.mark.parametrize(
+    ("reports", "expected"),
+    [
+        ("crash n-b", [(0, False), (0, True)]),
+        ("running n-b, crash n-b, running n-b", [(0, False), (0, True)]),
+        ("running n-b, exit", [(0, False), (0, True)]),
+        ("listed n-b", [(0, False), (1, False)]),
+        ("crash n-a", [(0, True)]),
+        ("crash n-a, crash n-b", [(0, True), (0, True)]),
+        ("running n-a, exit, running n-b", [(0, True)]),
+        ("exit, crash n-b", [(0, True), (0, True)]),
+        ("preparing n-b, crash n-a", [(0, True)]),
+        ("exit, listed n-b, next n-d, exit", [(0, True), (1, False), (0, True)]),
+    ],
+)
+def test_a_run_whose_number_was_used_again_has_an_end_where_a_later_run_is_listed_first(
+    world, first, reports, expected
+):
+    tell(world, RUNNING, first, "n-a")
+    world.open(N1, listed(world, first + 1, "n-c"))
+    for report in reports.split(", "):
+        kind, _, nonce = report.partition(" ")
+        if kind == "crash":
+            crash(world, first, nonce, code=2, restarted_as=first + 1)
+        elif kind == "exit":
+            world.do(lambda ws: fold_report(ws, N1, report_of(restarted_after_exit(first + 1, ""), NOW)))
+        elif kind in ("listed", "next"):
+            world.open(N1, listed(world, first + (kind == "next"), nonce))
+        else:
+            state, begun = (RUNNING, BEGUN) if kind == "running" else (PREPARING, 0)
+            tell(world, state, first, nonce, begun=begun)
+    assert ends(world) == [(first + above, known) for above, known in expected]
 
 
 def restarted_after_exit(number: int, nonce: str) -> wire.InstanceStatusUpdate:

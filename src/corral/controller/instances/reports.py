@@ -21,9 +21,12 @@ from corral.controller.instances.report_values import (
     exit_record,
 )
 from corral.controller.instances.restored_nodes import (
-    announce_unknown_end,
+    PUT_BACK,
+    end_repeated,
     former_nonces,
     is_end_stored,
+    note_earlier_run,
+    with_awaited_end,
     with_nonce,
 )
 from corral.controller.instances.run_exits import NOT_THE_WORKLOADS_FAULT, end_run, take_place_again
@@ -55,9 +58,6 @@ EVENT_OF_STATE: Final = {
 CRASHES_OF_A_NODE: Final = 1000
 """The most crashes kept of one node, however many are kept in all."""
 ENDED_BEFORE: Final = "its end was reported before: its node was put back to an earlier state"
-_PUT_BACK: Final = (
-    "its node was put back to an earlier state, and started it again under a number that was used before"
-)
 _PREPARED: Final = frozenset({InstanceState.STARTING, InstanceState.RUNNING})
 """States in which the node has the instance's directory."""
 
@@ -74,6 +74,8 @@ def fold_report(ws: Workspace, node: NodeId, report: RunReport, *, present: bool
         return _stray(record, report, reason, ours=False)
     if where is not StartOwnership.KNOWN:
         return None
+    if report.started_at is not None or not live(report.state):
+        record = note_earlier_run(ws, record, report.incarnation, report.nonce, ended=False)
     kin = run_relation(record, report.incarnation, report.nonce)
     if kin is RunRelation.EARLIER and present and live(report.state):
         if is_end_stored(ws, record, report.incarnation, report.nonce):
@@ -83,6 +85,7 @@ def fold_report(ws: Workspace, node: NodeId, report: RunReport, *, present: bool
     if kin in (RunRelation.RESTARTED, RunRelation.REPEATED):
         if _is_over(record):
             return _stray(record, report, f"this start was stopped: {record.reason}", ours=True)
+        record = with_awaited_end(record) if kin is RunRelation.RESTARTED else record
         record = _announce_end_before(ws, record, report, decided=True)
         if kin is RunRelation.RESTARTED:
             record = restarted_by_node(
@@ -126,6 +129,7 @@ def _announce_end_before(
             inputs={"outcome": exit.outcome, "incarnation": report.incarnation},
             causes=(record.decision,),
         )
+    record = note_earlier_run(ws, record, report.incarnation - 1, "", ended=True)
     announced = msgspec.structs.replace(record, end_told_before=Incarnation(report.incarnation))
     ws.put_instance(announced)
     return announced
@@ -266,6 +270,7 @@ def restarted_by_node(
         restarts=record.restarts + max(1, incarnation - record.incarnation),
         nonce=nonce,
         former_nonces=former_nonces(record),
+        end_told_before=min(record.end_told_before, Incarnation(incarnation)),
         gave_up_place=False,
         # An instance whose desired state is stopped is stopped all the same, so its reason is kept.
         reason=record.reason if record.wanted is Wanted.STOP else reason or "restarted by its node",
@@ -278,17 +283,9 @@ def restarted_by_node(
 
 
 def _repeated(ws: Workspace, record: InstanceRecord, incarnation: int, nonce: str) -> InstanceRecord:
-    """A different run under a number that was used before; `why` records it."""
-    ws.decide(
-        DecisionKind.RESTART,
-        group=record.group,
-        instance=record.id,
-        reason=_PUT_BACK,
-        inputs={"node": record.node, "incarnation": incarnation, "before": record.incarnation},
-        causes=(record.decision,),
-    )
-    announce_unknown_end(ws, record, restarted_as=incarnation)
-    return restarted_by_node(ws, record, incarnation, nonce=nonce, reason=_PUT_BACK)
+    """A different run under a number that was used before."""
+    end_repeated(ws, record, incarnation)
+    return restarted_by_node(ws, record, incarnation, nonce=nonce, reason=PUT_BACK)
 
 
 def learn_exit(ws: Workspace, record: InstanceRecord, exit: ExitRecord, *, console_end: int = 0) -> None:
@@ -331,6 +328,7 @@ def fold_crash(
     crash = crash_record(report, id=id, incarnation=incarnation, node=node, exit=exit, now=ws.now)
     ws.put_crash(crash, most=CRASHES_OF_A_NODE, instead=surplus)
     if record is not None and known:
+        record = note_earlier_run(ws, record, incarnation, crash.nonce, ended=True)
         kin = run_relation(record, incarnation, crash.nonce)
         if kin is RunRelation.REPEATED and not _is_over(record):
             record = _repeated(ws, record, incarnation, crash.nonce)

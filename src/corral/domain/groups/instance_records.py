@@ -241,6 +241,8 @@ class InstanceRecord(Record, frozen=True, kw_only=True):
     """The nonce of its present run, as its node reported it; empty: not received yet, or its node has none."""
     former_nonces: tuple[str, ...] = ()
     """Nonces of the runs of this start before this one: a node that lists one was restored to an earlier state."""
+    ends_awaited: dict[str, int] = msgspec.field(default_factory=dict)
+    """Nonces and numbers of the runs of this start before this one that were executed, and whose end was not reported."""
     end_told_before: Incarnation = Incarnation(0)
     """The last run with which its node also reported the end of the run before it: repeated, that is no second end."""
     gave_up_place: bool = False
