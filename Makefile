@@ -19,8 +19,9 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-r
 .PHONY: up down setup test system unit coverage durations check hooks bench traps docs wire client lock soak clean
 
 up: $(VENV)/.runtime  ## run everything on this machine, in the foreground, with a demo group
-	$(BIN)/corral up --data $(DATA) --demo $(if $(DEMO_PORTS),--demo-ports $(DEMO_PORTS)) \
-		$(if $(PORT),--http 127.0.0.1:$(PORT) --grpc 127.0.0.1:$$(($(PORT) + 1)))
+	@trap : INT; $(BIN)/corral up --data $(DATA) --demo $(if $(DEMO_PORTS),--demo-ports $(DEMO_PORTS)) \
+		$(if $(PORT),--http 127.0.0.1:$(PORT) --grpc 127.0.0.1:$$(($(PORT) + 1))) \
+		|| { code=$$?; [ $$code -eq 130 ] || exit $$code; }  # Ctrl-C is no failure
 
 down: $(VENV)/.runtime  ## stop what `make up` started, instances included
 	$(BIN)/corral down --data $(DATA)
