@@ -293,7 +293,7 @@ async def test_a_reload_that_went_with_an_archive_which_a_node_refuses_is_for_wh
 
         async def nothing_owed():
             seen = await shown_at(controller, "small")
-            return seen["settled"] and not seen["owed"]
+            return seen["settled"] and not seen["pending"]
 
         await eventually(nothing_owed)
         await act(controller, "deactivate")
@@ -313,7 +313,7 @@ async def test_a_reload_is_later_than_what_a_node_knows_of_whatever_clock_and_st
         await act(controller, "reload")
         order = await node.order()
         assert (order.reload, order.reload_ms) == (True, ahead + 1)
-        assert (await shown_at(controller, "small"))["owed"] == ["reload"]
+        assert (await shown_at(controller, "small"))["pending"] == ["reload"]
 
 
 async def test_recover_is_for_one_node_or_all_and_remembered_for_those_that_are_away(controller, scratch):
@@ -338,8 +338,8 @@ async def test_recover_is_for_one_node_or_all_and_remembered_for_those_that_are_
         await n2.hang_up()
         await eventually(lambda: not controller.app.role.term.node_modules.connected(NodeId("n2")))
         await act(controller, "recover?node=n2")
-        assert (await shown_at(controller, "small", "n2"))["owed"] == ["recover"]
-        assert (await shown_at(controller, "small", "n1"))["owed"] == []
+        assert (await shown_at(controller, "small", "n2"))["pending"] == ["recover"]
+        assert (await shown_at(controller, "small", "n1"))["pending"] == []
         await act(controller, "recover")
         assert (await n1.order()).recover
     async with peer(controller, scratch, failed, node="n2") as n2:

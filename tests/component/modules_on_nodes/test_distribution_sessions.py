@@ -106,7 +106,13 @@ async def test_a_list_of_modules_counts_nodes_and_one_module_has_each(controller
         async def counted() -> bool:
             (listed,) = (await controller.call("GET", "/api/v1/modules"))["items"]
             assert listed["nodes"] is None
-            return listed["on_nodes"] == {"wanted": 2, "active": 1, "troubled": 1, "waiting": 0, "away": 0}
+            return listed["on_nodes"] == {
+                "wanted": 2,
+                "active": 1,
+                "degraded": 1,
+                "waiting": 0,
+                "disconnected": 0,
+            }
 
         await eventually(counted)
         shown = await controller.call("GET", "/api/v1/modules/small")

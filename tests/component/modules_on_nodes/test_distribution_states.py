@@ -198,7 +198,7 @@ async def test_modules_are_shown_by_node_and_nodes_by_module(controller, scratch
         rest = await controller.call("GET", f"/api/v1/modules/small/nodes?limit=1&cursor={page['next']}")
         (second,) = rest["items"]
         assert (second["node"], second["phase"], second["updated_at"]) == ("n2", None, None)
-        assert (second["progress"], second["settled"], rest["next"]) == ("told", False, None)
+        assert (second["progress"], second["settled"], rest["next"]) == ("ordered", False, None)
         mine = (await controller.call("GET", "/api/v1/nodes/n1/modules"))["items"]
         assert [(each["module"], each["phase"], each["installed"]) for each in mine] == [
             ("small", "FAILED", "1.0.0"),

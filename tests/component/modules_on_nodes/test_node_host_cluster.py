@@ -188,4 +188,4 @@ async def test_what_nodes_wait_for_is_among_the_unresolved_requirements(cluster,
         }
     ]
     shown = await controller.call("GET", "/api/v1/modules/disk-view")
-    assert shown["on_nodes"] == {"wanted": 1, "active": 0, "troubled": 0, "waiting": 1, "away": 0}
+    assert shown["on_nodes"] == {"wanted": 1, "active": 0, "degraded": 0, "waiting": 1, "disconnected": 0}

@@ -110,7 +110,7 @@ class Wishes:
 
         async def settled() -> bool:
             seen.update(await self.at(node))
-            return bool(seen["settled"] and seen["connected"]) and not seen["owed"]
+            return bool(seen["settled"] and seen["connected"]) and not seen["pending"]
 
         await eventually(settled, state=lambda: seen)
         return seen
@@ -131,7 +131,7 @@ async def test_a_reload_that_a_node_missed_reaches_it_once(wishes):
     await wishes.phases(n1="ACTIVE", n2="ACTIVE")
     await wishes.leave("n1")
     shown = await wishes.act("reload")
-    assert {each["node"]: each["owed"] for each in shown["nodes"]}["n1"] == ["reload"]
+    assert {each["node"]: each["pending"] for each in shown["nodes"]}["n1"] == ["reload"]
     await wishes.nothing_owed("n2")
     assert wishes.did("n2") == {"start": 1, "reload": 1}
     assert wishes.did("n1") == {"start": 1}
@@ -187,7 +187,7 @@ async def test_settings_that_a_module_declines_on_reload_are_seen_and_not_offere
     stands = await wishes.nothing_owed("n1")
     assert (stands["phase"], stands["declined"]) == ("ACTIVE", True)
     (listed,) = (await wishes.controller.call("GET", "/api/v1/modules"))["items"]
-    assert listed["on_nodes"] == {"wanted": 1, "active": 1, "troubled": 1, "waiting": 0, "away": 0}
+    assert listed["on_nodes"] == {"wanted": 1, "active": 1, "degraded": 1, "waiting": 0, "disconnected": 0}
     await wishes.reconnect("n1", 5)
     await wishes.nothing_owed("n1")
     assert wishes.did("n1") == {"start": 2, "reload": 1}
@@ -204,7 +204,10 @@ async def test_a_module_that_failed_on_an_absent_node_is_tried_again_once_when_i
     await wishes.leave("n1")
     wishes.be_bad("n2", bad=False)
     shown = await wishes.act("recover")
-    assert {each["node"]: each["owed"] for each in shown["nodes"]} == {"n1": ["recover"], "n2": ["recover"]}
+    assert {each["node"]: each["pending"] for each in shown["nodes"]} == {
+        "n1": ["recover"],
+        "n2": ["recover"],
+    }
     await wishes.phases(n2="ACTIVE")
     await wishes.come_back("n1")
     assert (await wishes.nothing_owed("n1"))["phase"] == "FAILED"

@@ -29,8 +29,8 @@ def on_nodes(found: Item) -> str:
     if not has_node_part(found):
         return "-"
     counts = found.get("on_nodes") or {}
-    away = f" ({counts['away']} away)" if counts.get("away") else ""
-    bad = f", {counts['troubled']} degraded" if counts.get("troubled") else ""
+    away = f" ({counts['disconnected']} away)" if counts.get("disconnected") else ""
+    bad = f", {counts['degraded']} degraded" if counts.get("degraded") else ""
     return f"{counts.get('active', 0)}/{counts.get('wanted', 0)}{bad}{away}"
 
 
@@ -112,6 +112,5 @@ def waits(each: Item) -> bool:
 
 def _counted(found: Item) -> str:
     counts = found.get("on_nodes") or {}
-    shown = (("degraded", "troubled"), ("waiting", "waiting"))
-    numbers = ((word, int(counts.get(field) or 0)) for word, field in shown)
+    numbers = ((word, int(counts.get(word) or 0)) for word in ("degraded", "waiting"))
     return "; ".join(f"{word} on {counted(n, 'node')}" for word, n in numbers if n)

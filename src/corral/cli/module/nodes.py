@@ -93,13 +93,13 @@ def _here(found: Item) -> str:
 
 def _under_way(found: Item) -> str:
     """Requests that a connected node has not done yet; empty: none."""
-    pending = [_UNDER_WAY.get(str(each), str(each)) for each in found.get("owed") or ()]
+    pending = [_UNDER_WAY.get(str(each), str(each)) for each in found.get("pending") or ()]
     return f"{' and '.join(pending)} under way" if pending else ""
 
 
 def _when_back(found: Item) -> str:
     """Requests that a node does once it is back; empty: none."""
-    pending = [_PENDING.get(str(each), str(each)) for each in found.get("owed") or ()]
+    pending = [_PENDING.get(str(each), str(each)) for each in found.get("pending") or ()]
     if pending:
         return f"away; {' and '.join(pending)} when it is back"
     if not found.get("refused") and (found.get("phase") is None or not found.get("current")):
@@ -196,7 +196,7 @@ def to_recover(found: Item) -> list[str]:
     return [
         str(each.get("node"))
         for each in nodes
-        if "recover" in (each.get("owed") or ()) or _needs_recovery(each)
+        if "recover" in (each.get("pending") or ()) or _needs_recovery(each)
     ]
 
 
@@ -227,7 +227,7 @@ def _busy(nodes: Sequence[Item], *, patient: bool) -> list[Item]:
 
 def _failed(each: Item) -> bool:
     if not each.get("connected"):
-        return bool(each.get("refused")) and not each.get("owed")  # else it tries again
+        return bool(each.get("refused")) and not each.get("pending")  # else it tries again
     if each.get("refused"):
         return True
     return each.get("phase") == "FAILED" or bool(each.get("settled") and not each.get("current"))

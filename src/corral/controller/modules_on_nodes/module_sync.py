@@ -72,7 +72,7 @@ class SyncProgress:
         self._ways: dict[NodeId, dict[str, ModuleProgress]] = {}
 
     def begun(self, node_id: NodeId, module: str, *, offered: bool) -> None:
-        self.set_text(node_id, module, "offered" if offered else "told")
+        self.set_text(node_id, module, "offered" if offered else "ordered")
 
     def set_text(self, node_id: NodeId, module: str, word: str) -> None:
         self._ways.setdefault(node_id, {})[module] = ModuleProgress(text=word)

@@ -87,9 +87,9 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     "CapabilityShape": fields(open="id version provider consumers deprecated calls failures"),
     "UnresolvedShape": fields(open="module id version_range optional nodes", text="why reason"),
     # controller.http.resources.modules.module_nodes
-    "OnNodesShape": fields(open="wanted active troubled waiting away"),
+    "OnNodesShape": fields(open="wanted active degraded waiting disconnected"),
     "NodeStateShape": fields(
-        open="node connected phase version sha256 intent current refused declined owed settled updated_at live",
+        open="node connected phase version sha256 intent current refused declined pending settled updated_at live",
         text="reason progress",
         sensitive="error",
     ),

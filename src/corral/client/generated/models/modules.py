@@ -131,19 +131,19 @@ class SignatureFacts(Struct, frozen=True, kw_only=True):
 
 class OnNodes(Struct, frozen=True, kw_only=True):
     """Counts of the nodes on which a module shall be (`wanted`), is `active` with the installed archive, and is
-    `troubled`, which is for an operator to look at: failed, refused, or without the settings or the signature that
-    it shall have; as they reported last. `waiting`: so many of the others wait for a capability. `away`: so many of
-    the `wanted` are not connected now."""
+    `degraded`, which is for an operator to look at: failed, refused, or without the settings or the signature that
+    it shall have; as they reported last. `waiting`: so many of the others wait for a capability. `disconnected`: so
+    many of the `wanted` are not connected now."""
 
     wanted: int
     """On how many nodes it shall be."""
     active: int
     """On how many it runs as installed."""
-    troubled: int
+    degraded: int
     """Number of nodes on which it is not in order: failed, refused, or without its settings or signature."""
     waiting: int
     """How many of the others wait for a capability."""
-    away: int
+    disconnected: int
     """How many of the wanted are not connected."""
 
 
@@ -151,7 +151,7 @@ class NodeStateShape(Struct, frozen=True, kw_only=True):
     """The state of a module on a node, as the node reported last; `phase` is null before its first report.
     `current`: it has the installed archive. `refused`: the installed archive did not come up there and is
     not sent again before an operator recovers it. `declined`: it runs, but not with the settings or the signature
-    that it was given last. `owed`: what an operator asked for and the node has not done yet. `settled`: nothing
+    that it was given last. `pending`: what an operator asked for and the node has not done yet. `settled`: nothing
     of it is under way. `error` is empty for callers that may not read logs. `live` is null while it has no process there."""
 
     node: str
@@ -176,12 +176,12 @@ class NodeStateShape(Struct, frozen=True, kw_only=True):
     """true: the installed archive did not come up there, and is not sent again before an operator recovers it."""
     declined: bool
     """true: it runs, but not with the settings or signature that it was given last."""
-    owed: tuple[str, ...]
+    pending: tuple[str, ...]
     """Requests of an operator that the node has not done yet."""
     settled: bool
     """Whether nothing of it is under way."""
     progress: str
-    """While an archive is on its way: `offered`, `fetching 12 of 40 MB`, `told`."""
+    """While an archive is on its way: `offered`, `fetching 12 of 40 MB`, `ordered`."""
     updated_at: str | None
     """Time of the node's last report about it, in UTC; null: there was none."""
     live: ModuleUsage | None

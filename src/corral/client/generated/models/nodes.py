@@ -402,12 +402,12 @@ class ModuleOnNode(Struct, frozen=True, kw_only=True):
     """true: the installed archive did not come up there, and is not sent again before an operator recovers it."""
     declined: bool
     """true: it runs, but not with the settings or signature that it was given last."""
-    owed: tuple[str, ...]
+    pending: tuple[str, ...]
     """Requests of an operator that the node has not done yet."""
     settled: bool
     """Whether nothing of it is under way."""
     progress: str
-    """While an archive is on its way: `offered`, `fetching 12 of 40 MB`, `told`."""
+    """While an archive is on its way: `offered`, `fetching 12 of 40 MB`, `ordered`."""
     updated_at: str | None
     """Time of the node's last report about it, in UTC; null: there was none."""
     live: ModuleUsage | None

@@ -30,7 +30,7 @@ class NodeStateShape(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a module on a node, as the node reported last; `phase` is null before its first report.
     `current`: it has the installed archive. `refused`: the installed archive did not come up there and is
     not sent again before an operator recovers it. `declined`: it runs, but not with the settings or the signature
-    that it was given last. `owed`: what an operator asked for and the node has not done yet. `settled`: nothing
+    that it was given last. `pending`: what an operator asked for and the node has not done yet. `settled`: nothing
     of it is under way. `error` is empty for callers that may not read logs. `live` is null while it has no process there."""
 
     node: str
@@ -44,25 +44,25 @@ class NodeStateShape(msgspec.Struct, frozen=True, kw_only=True):
     current: bool
     refused: bool
     declined: bool
-    owed: list[PendingRequest]
+    pending: list[PendingRequest]
     settled: bool
     progress: str
-    """`offered`, `fetching 12 of 40 MB`, `told`: while an archive is on its way there."""
+    """`offered`, `fetching 12 of 40 MB`, `ordered`: while an archive is on its way there."""
     updated_at: dt.datetime | None
     live: ModuleUsage | None
 
 
 class OnNodesShape(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of the nodes on which a module shall be (`wanted`), is `active` with the installed archive, and is
-    `troubled`, which is for an operator to look at: failed, refused, or without the settings or the signature that
-    it shall have; as they reported last. `waiting`: so many of the others wait for a capability. `away`: so many of
-    the `wanted` are not connected now."""
+    `degraded`, which is for an operator to look at: failed, refused, or without the settings or the signature that
+    it shall have; as they reported last. `waiting`: so many of the others wait for a capability. `disconnected`: so
+    many of the `wanted` are not connected now."""
 
     wanted: int
     active: int
-    troubled: int
+    degraded: int
     waiting: int
-    away: int
+    disconnected: int
 
 
 class ModuleOnNodeShape(NodeStateShape, frozen=True, kw_only=True):
@@ -90,17 +90,19 @@ def modules_of(state: ClusterState, node: str) -> list[str]:
 
 
 def on_nodes_shape(state: ClusterState, nodes: LiveNodes, record: PackageRecord) -> OnNodesShape:
-    desired = away = active = bad = waiting = 0
+    desired = disconnected = active = degraded = waiting = 0
     for each in state.nodes if ModuleHost.DAEMON in record.manifest.hosts else ():
         if each.record.state is not NodeState.REVOKED:
             desired += 1
-            away += nodes.live(each.record.id) is None
+            disconnected += nodes.live(each.record.id) is None
     for row in state.module_node_states.rows_of_module(record.id):
         active += row.phase is ModulePhase.ACTIVE and row.sha256 == record.sha256
-        amiss = is_unhealthy(row, record.sha256) or runs_with_refusal(row)
-        bad += amiss
-        waiting += bool(not amiss and awaited_capability(row))
-    return OnNodesShape(wanted=desired, active=active, troubled=bad, waiting=waiting, away=away)
+        unhealthy = is_unhealthy(row, record.sha256) or runs_with_refusal(row)
+        degraded += unhealthy
+        waiting += bool(not unhealthy and awaited_capability(row))
+    return OnNodesShape(
+        wanted=desired, active=active, degraded=degraded, waiting=waiting, disconnected=disconnected
+    )
 
 
 def node_states(
@@ -162,13 +164,13 @@ def _fields(
         "current": bool(row and record and row.sha256 == record.sha256),
         "refused": bool(row and record and row.refused_sha256 == record.sha256),
         "declined": bool(row and runs_with_refusal(row)),
-        "owed": pending,
+        "pending": pending,
         "progress": progress,
         "updated_at": row.updated_at if row else None,
         "live": modules.usage_on(node, module),
     }
-    rests = not progress and not pending and settled(row, record)
-    return {**shown, "settled": progress == TOO_LARGE or rests}
+    finished = not progress and not pending and settled(row, record)
+    return {**shown, "settled": progress == TOO_LARGE or finished}
 
 
 def pending_requests(row: NodeModuleState | None, record: PackageRecord | None) -> list[PendingRequest]:
