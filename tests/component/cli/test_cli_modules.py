@@ -40,7 +40,7 @@ MODULE: dict[str, Any] = {
         "traceback": "line 1",
         "log": ["x"],
     },
-    "story": [
+    "history": [
         {"at": "2026-01-01T00:00:00Z", "from": "WAITING", "to": "FAILED", "reason": "hook_failed:on_start"}
     ],
     "updated_at": "2026-01-01T00:00:00Z",
@@ -199,7 +199,7 @@ def test_an_archive_is_sent_as_a_form_with_the_signature_beside_it(
 ) -> None:
     server.answers["POST", MODULES] = (
         201,
-        {**MODULE, "kind": "installed", "outcome": "installed", "told": []},
+        {**MODULE, "kind": "installed", "outcome": "installed", "steps": []},
     )
     signed = corral("module", "sign", str(archive), "--new-key", str(archive.parent / "author"))
     assert signed.returncode == 0, signed.stderr
@@ -236,7 +236,7 @@ EXAMINED = {
 async def test_on_a_terminal_an_install_shows_what_would_happen_and_sends_the_archive_once(
     server: StandIn, archive: pathlib.Path, tmp_path: pathlib.Path, kept: bool
 ) -> None:
-    made = {**RUNNING, "kind": "installed", "outcome": "installed", "told": []}
+    made = {**RUNNING, "kind": "installed", "outcome": "installed", "steps": []}
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()
 
     def answer(request: Request) -> Any:
@@ -454,7 +454,7 @@ def test_where_modules_are_switched_off_the_hint_says_how_they_run_again(
 def test_an_install_that_ends_waiting_ends_with_code_1_and_one_that_is_held_back_does_not(
     corral: Corral, server: StandIn, archive: pathlib.Path
 ) -> None:
-    made = {"kind": "installed", "outcome": "installed", "told": []}
+    made = {"kind": "installed", "outcome": "installed", "steps": []}
     server.answers["POST", MODULES] = (200, {**WAITING, **made})
     said = corral("module", "install", str(archive))
     assert said.returncode == 1

@@ -73,7 +73,7 @@ async def test_a_module_is_installed_shown_and_removed(client: httpx.AsyncClient
     assert made.status_code == 201, made.text
     shape = made.json()
     assert (shape["kind"], shape["outcome"]) == ("installed", "installed")
-    assert shape["told"]
+    assert shape["steps"]
     assert (shape["id"], shape["version"], shape["phase"], shape["intent"]) == (
         "plain", "1.0.0", "ACTIVE", "active",
     )  # fmt: skip
@@ -83,10 +83,10 @@ async def test_a_module_is_installed_shown_and_removed(client: httpx.AsyncClient
     assert set(shown) == {
         "id", "version", "title", "description", "hosts", "phase", "intent", "reason", "paused_reason", "sha256",
         "size", "signature", "on_nodes", "nodes", "provides", "requires", "extensions", "storage", "settings", "frontend",
-        "previous_version", "installed_at", "updated_at", "failure", "story", "live", "revision",
+        "previous_version", "installed_at", "updated_at", "failure", "history", "live", "revision",
     }  # fmt: skip
     assert shown["live"]["pid"] > 0
-    assert [(step["from"], step["to"]) for step in shown["story"]] == [
+    assert [(step["from"], step["to"]) for step in shown["history"]] == [
         (None, "INSTALLED"), ("INSTALLED", "WAITING"), ("WAITING", "ACTIVE"),
     ]  # fmt: skip
     assert made.headers["etag"] == f'"{shown["revision"]}"'

@@ -58,7 +58,7 @@ SHOWN_SENTENCE = (
     "cannot fetch 'http://files.example/server.jar': HTTP 403 (see jdbc:mysql://db.example/x), gave up"
 )
 EVENTS: dict[EventType, dict[str, Any]] = {
-    EventType.MODULE_UPGRADE_ROLLED_BACK: {"story": ["on_start raised", f"KeyError: {MARK}"], "reason": "x"},
+    EventType.MODULE_UPGRADE_ROLLED_BACK: {"steps": ["on_start raised", f"KeyError: {MARK}"], "reason": "x"},
     EventType.NODE_ERROR_REPORTED: {
         "code": "INTERNAL",
         "message": f"ValueError: {MARK}",
@@ -276,7 +276,7 @@ async def test_a_viewer_finds_no_command_credential_or_value_in_any_answer(rig: 
     frames = json.loads(found["stream"])
     assert HIDDEN in frames[-1]["data"]["line"]
     told = {frame["type"]: frame["data"] for frame in frames}
-    assert told["MODULE_UPGRADE_ROLLED_BACK"]["story"] == [HIDDEN, HIDDEN]
+    assert told["MODULE_UPGRADE_ROLLED_BACK"]["steps"] == [HIDDEN, HIDDEN]
     crashed = EVENTS[EventType.INSTANCE_CRASHED]["exit"]
     assert told["INSTANCE_CRASHED"]["exit"] == {**crashed, "summary": SHOWN_SENTENCE, "rung": HIDDEN}
     assert told["MODULE_LEAKED"]["children"] == [HIDDEN]

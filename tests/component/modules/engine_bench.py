@@ -150,7 +150,7 @@ class EngineBench:
 
     def steps(self, id: str) -> list[str]:
         """Its story, as `TO reason`."""
-        return [f"{step.to_phase} {step.reason}".strip() for step in self.record(id).story]
+        return [f"{step.to_phase} {step.reason}".strip() for step in self.record(id).history]
 
     async def until(self, id: str, phase: ModulePhase) -> PackageRecord:
         await eventually(

@@ -57,11 +57,11 @@ async def test_a_module_that_keeps_groups_from_being_started_says_so_before_and_
 
     (warned,) = await spoiled("warnings", dry_run="true")
     assert warned.startswith("group 'lobby' could not be started any more: EXTENSION_CONFLICT: ")
-    assert await spoiled("told", activate="false") == []  # held back, it gives nothing to anybody
+    assert await spoiled("steps", activate="false") == []  # held back, it gives nothing to anybody
     await site.uninstall("rival")
-    assert await spoiled("told") == [warned]
+    assert await spoiled("steps") == [warned]
     newer = await site.install(rival, files={"files/paper.jar": b"another"}, id="rival", version="1.0.1")
-    assert not any("could not be started" in line for line in newer["told"])  # that is so already
+    assert not any("could not be started" in line for line in newer["steps"])  # that is so already
 
 
 async def test_an_upgrade_without_what_a_group_asks_for_says_so(site: Site) -> None:
@@ -71,7 +71,7 @@ async def test_an_upgrade_without_what_a_group_asks_for_says_so(site: Site) -> N
     upgraded = await site.install(files={}, version="1.0.1")
     assert any(
         "group 'lobby' could not be started any more: EXTENSION_NOT_FOUND" in line
-        for line in upgraded["told"]
+        for line in upgraded["steps"]
     )
 
 

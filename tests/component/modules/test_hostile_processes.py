@@ -167,7 +167,7 @@ async def test_a_death_is_mended_with_its_reason_in_the_story(
             return found["phase"] == "ACTIVE" and found["live"] and found["live"]["pid"] != first
 
         await eventually(again)
-        steps = [(step["from"], step["to"], step["reason"]) for step in (await made.info("beast"))["story"]]
+        steps = [(step["from"], step["to"], step["reason"]) for step in (await made.info("beast"))["history"]]
         assert ("ACTIVE", "STOPPING", "process_exited:3") in steps
         assert code_of(await made.ask("GET", "/beast/evil")) == "MODULE_NOT_ACTIVE"
         await made.stands("beast", "FAILED", "process_exited:3")

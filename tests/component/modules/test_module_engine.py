@@ -136,10 +136,10 @@ async def test_a_killed_provider_comes_back_and_so_does_its_consumer(tmp_path: P
         assert user is not None
         os.kill(live.pid, signal.SIGKILL)
         await eventually(
-            lambda: "process_died:SIGKILL" in [step.reason for step in bench.record("base").story]
+            lambda: "process_died:SIGKILL" in [step.reason for step in bench.record("base").history]
         )
         await bench.until("base", ModulePhase.ACTIVE)
-        await eventually(lambda: len(bench.record("user").story) >= 7)
+        await eventually(lambda: len(bench.record("user").history) >= 7)
         await bench.until("user", ModulePhase.ACTIVE)
         after = bench.engine.live("user")
         assert after is not None
@@ -161,7 +161,7 @@ async def test_a_zygote_that_dies_a_few_times_is_held_against_no_module(tmp_path
 
 def _reasons(bench: RealEngine) -> list[str]:
     """Of the steps in which a module's process was lost; each is followed by others."""
-    story = bench.record("base").story
+    story = bench.record("base").history
     return [step.reason for step in story if step.to_phase is ModulePhase.STOPPING]
 
 
@@ -170,7 +170,7 @@ async def test_a_failed_upgrade_leaves_the_old_version_serving(tmp_path: Path) -
     async with RealEngine(tmp_path) as bench:
         await bench.install(manifest("base", provides={"demo.greeting": "1.0.0"}), PROVIDER)
         await bench.install(manifest("user", requires={"demo.greeting": "^1.0"}), CONSUMER)
-        steps = bench.record("user").story
+        steps = bench.record("user").history
         bad = (
             PROVIDER
             + """
@@ -186,14 +186,14 @@ async def test_a_failed_upgrade_leaves_the_old_version_serving(tmp_path: Path) -
         assert bench.record("base").version == "1.0.0"
         assert bench.record("base").phase is ModulePhase.ACTIVE
         assert await greet(bench) == "hello host from VERSION"
-        assert bench.record("user").story == steps
+        assert bench.record("user").history == steps
         await eventually(lambda: len(bench.house.processes) == 2)
         good = PROVIDER.replace("VERSION", "the next one")
         record = bench.written(manifest("base", "1.2.0", provides={"demo.greeting": "1.2.0"}), good)
         story = await bench.engine.upgrade(record)
         assert story.record.version == "1.2.0"
         assert (await routed(bench, "user", "/greet"))["said"] == "hello you from the next one"
-        assert bench.record("user").story == steps
+        assert bench.record("user").history == steps
         await eventually(lambda: len(bench.house.processes) == 2)
 
 
@@ -411,7 +411,7 @@ async def test_who_kills_the_zygote_again_and_again_fails_and_its_neighbours_do_
         assert "again and again" in record.failure.message
         for id in ("before", "neighbour"):
             innocent = await bench.until(id, ModulePhase.ACTIVE)
-            assert ModulePhase.FAILED not in {step.to_phase for step in innocent.story}
+            assert ModulePhase.FAILED not in {step.to_phase for step in innocent.history}
 
 
 WAITING = """
@@ -444,7 +444,7 @@ async def test_a_zygote_lost_while_a_module_starts_is_a_retry(tmp_path: Path, ho
         assert record.phase is not ModulePhase.FAILED
         (tmp_path / "go").touch()
         record = await bench.until("slow", ModulePhase.ACTIVE)
-        assert ModulePhase.FAILED not in {step.to_phase for step in record.story}
+        assert ModulePhase.FAILED not in {step.to_phase for step in record.history}
 
 
 @pytest.mark.trap("T84")

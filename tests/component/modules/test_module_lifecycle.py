@@ -537,5 +537,5 @@ async def test_a_module_that_gets_no_process_is_tried_again_but_not_for_ever(mor
             assert "Message too long" in record.failure.message
             await bench.engine.act("base", Verb.RECOVER)  # begins to count anew
         record = await bench.until("base", ModulePhase.ACTIVE)
-        failed = [step for step in record.story if step.to_phase is ModulePhase.FAILED]
+        failed = [step for step in record.history if step.to_phase is ModulePhase.FAILED]
         assert len(failed) == (more >= 0)

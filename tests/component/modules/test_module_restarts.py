@@ -231,7 +231,7 @@ async def test_what_rested_or_ran_or_had_failed_when_its_controller_was_killed_i
     await site.begin()
     found = await site.serving("runs")
     assert found["live"]["pid"] != pid
-    assert [step["reason"] for step in found["story"]].count("host_restarted") >= 1
+    assert [step["reason"] for step in found["history"]].count("host_restarted") >= 1
     found = await site.record("rests")
     assert (found["phase"], found["intent"], found["live"]) == ("INSTALLED", "inactive", None)
     found = await site.record("failed")

@@ -78,7 +78,7 @@ async def test_keys_are_replaced_as_the_guide_says(cluster: LocalCluster, scratc
     assert (would.would, would.ok) == (Outcome.RESIGN, True)
     answer = await install(controller, path, sidecar=second)
     assert answer.outcome is InstallOutcome.RESIGNED
-    assert "its new signature was taken" in answer.story[-1]
+    assert "its new signature was taken" in answer.steps[-1]
     signature = answer.record.signature
     assert signature is not None
     assert (signature.key_sha256, signature.blob) == (new.sha256, hashlib.sha256(second.content).hexdigest())

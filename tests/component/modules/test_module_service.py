@@ -116,7 +116,7 @@ async def test_a_higher_version_is_an_upgrade_and_what_is_left_of_the_old_one_go
     answer = await install(controller, archive(scratch, version="1.1.0"))
     assert answer.outcome is InstallOutcome.UPGRADED
     assert (answer.record.version, answer.record.phase) == ("1.1.0", ModulePhase.ACTIVE)
-    assert answer.story
+    assert answer.steps
     assert "MODULE_UPGRADED" in await names_of(controller, "small")
     await modules_of(controller)._parts.upkeep()
     assert shelf(controller) == [f"{answer.record.sha256}.zip"]
@@ -512,7 +512,7 @@ async def test_a_controller_is_ready_before_its_modules_are(
     assert (await second.call("GET", "/ready")) is not None
     may_start.touch()
     await eventually(lambda: scope("small") is not None and scope("small").serving)
-    assert "host_restarted" in {step.reason for step in modules_of(second).find("small").story}
+    assert "host_restarted" in {step.reason for step in modules_of(second).find("small").history}
 
 
 @pytest.mark.system
@@ -643,12 +643,12 @@ async def test_a_deposed_leader_s_modules_write_nothing(
 
     async def started_by_the_next_term() -> dict[str, Any] | None:
         found = await stored_package(term, "small")
-        return found if len(found["story"]) >= len(before["story"]) + 4 else None
+        return found if len(found["history"]) >= len(before["history"]) + 4 else None
 
     after = await eventually(started_by_the_next_term)
-    since = [step["reason"] for step in after["story"][len(before["story"]) :]]
+    since = [step["reason"] for step in after["history"][len(before["history"]) :]]
     assert since == ["host_restarted", "host_restarted", "", ""]
-    changing = ("story", "updated_at")
+    changing = ("history", "updated_at")
     assert {**after, **dict.fromkeys(changing)} == {**before, **dict.fromkeys(changing)}
     assert await store.reads.get("module_packages", "other") is None
 

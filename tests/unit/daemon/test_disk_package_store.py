@@ -12,7 +12,7 @@ from corral.daemon.modules.state_reports import set_entry, state_updates
 from corral.domain.modules.lifecycle_decisions import first_step, stepped
 from corral.domain.modules.manifest import Manifest
 from corral.domain.modules.phases import ModuleIntent, ModulePhase, ModuleTrigger
-from corral.domain.modules.records import FailureStory, PackageRecord
+from corral.domain.modules.records import FailureDetails, PackageRecord
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import SystemClock
 
@@ -69,7 +69,7 @@ def to(trigger: ModuleTrigger, reason: str = "", **more):
 async def test_every_step_is_on_the_disk_before_it_is_told(shelf):
     await shelf.book.add(first_step(RECORD, at=NOW))
     await shelf.book.step("small", to(ModuleTrigger.ACTIVATE))
-    failure = FailureStory(at=NOW, reason="hook_failed:on_start", message="no")
+    failure = FailureDetails(at=NOW, reason="hook_failed:on_start", message="no")
     await shelf.book.step("small", to(ModuleTrigger.FAIL, "hook_failed:on_start", failure=failure))
     assert shelf.crashed().all() == shelf.book.all()
     assert shelf.told == [

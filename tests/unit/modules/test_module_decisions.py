@@ -31,8 +31,8 @@ from corral.domain.modules.manifest import (
 )
 from corral.domain.modules.phases import MODULE_LIFECYCLE, ModuleIntent, ModulePhase, ModuleTrigger
 from corral.domain.modules.records import (
-    STORY_LENGTH,
-    FailureStory,
+    HISTORY_LENGTH,
+    FailureDetails,
     PackageRecord,
     event_of,
     phase_events,
@@ -173,7 +173,7 @@ def test_a_record_takes_the_steps_of_the_table_and_no_others(pair: tuple[P, T]) 
             stepped(before, trigger, reason="r", at=NOW)
         return
     after = stepped(before, trigger, reason="r", at=NOW)
-    step = after.story[-1]
+    step = after.history[-1]
     assert after.phase is MODULE_LIFECYCLE.transitions[phase, trigger]
     assert (step.from_phase, step.to_phase, step.reason) == (phase, after.phase, "r")
 
@@ -181,13 +181,13 @@ def test_a_record_takes_the_steps_of_the_table_and_no_others(pair: tuple[P, T]) 
 def test_a_story_keeps_its_last_steps_and_each_is_told_exactly_once() -> None:
     current = first_step(record(), at=NOW)
     events = [draft.type for draft in phase_events(None, current)]
-    for number in range(STORY_LENGTH):
+    for number in range(HISTORY_LENGTH):
         trigger = T.ACTIVATE if number % 2 == 0 else T.STOP
         after = stepped(current, trigger, reason="r", at=NOW + dt.timedelta(seconds=number))
         (draft,) = phase_events(current, after)
         events.append(draft.type)
         current = after
-    assert len(current.story) == STORY_LENGTH
+    assert len(current.history) == HISTORY_LENGTH
     assert events[:3] == [EventType.MODULE_INSTALLED, EventType.MODULE_WAITING, EventType.MODULE_DEACTIVATED]
     assert phase_events(current, current) == []
 
@@ -245,7 +245,7 @@ def test_an_event_carries_the_whole_step() -> None:
 
 
 def test_why_it_failed_is_kept_until_it_is_recovered() -> None:
-    story = FailureStory(at=NOW, reason="memory_limit")
+    story = FailureDetails(at=NOW, reason="memory_limit")
     failed = stepped(record(P.ACTIVE), T.FAIL, reason="memory_limit", at=NOW, failure=story)
     assert failed.failure == story
     assert stepped(failed, T.RECOVER, reason="recovered", at=NOW).failure is None

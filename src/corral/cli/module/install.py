@@ -178,7 +178,7 @@ def _sidecar(path: pathlib.Path, given: str | None) -> pathlib.Path | None:
 
 
 def _show_answer(session: ApiSession, found: Item) -> None:
-    lines = found.get("told") or ()
+    lines = found.get("steps") or ()
     for line in lines if len(lines) > 1 else ():
         note(line)
     show_done(session.output, found, f"{found.get('outcome', 'installed')}: {module_status(found)}")

@@ -140,7 +140,7 @@ def info_rows(found: Item, schema: Item | None = None) -> list[tuple[str, str]]:
         rows.append(("Failure", plain(failure.get("message") or failure.get("reason"))))
         rows += [("", line) for line in str(failure.get("traceback") or "").splitlines()[-12:]]
         rows += [("Its log", line) for line in (failure.get("log") or ())[-8:]]
-    rows += [("Story", _step(step)) for step in (found.get("story") or ())[-8:]]
+    rows += [("History", _step(step)) for step in (found.get("history") or ())[-8:]]
     return rows
 
 

@@ -62,11 +62,11 @@ class InstallOutcome(enum.StrEnum):
 
 
 class InstallAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of an install. `story` lists its steps in order, as sentences."""
+    """Outcome of an install. `steps` lists them in order, as sentences."""
 
     record: PackageRecord
     outcome: InstallOutcome
-    story: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
 
 
 _OUTCOMES: Final = {
@@ -165,7 +165,7 @@ class Installer:
                 return InstallAnswer(
                     record=current,
                     outcome=InstallOutcome.UNCHANGED,
-                    story=(
+                    steps=(
                         f"{compatibility.id} {compatibility.version} is installed already, with the same content",
                     ),
                 )
@@ -268,13 +268,13 @@ class Installer:
         )
         with self._packages.signed(current.id, entry):
             settled = await self._packages.step(current.id, signed)
-        story = [f"{current.id} {current.version} is installed already; its new signature was taken"]
+        steps = [f"{current.id} {current.version} is installed already; its new signature was taken"]
         if settled.phase is ModulePhase.FAILED and settled.reason == _REFUSED:
             settled = await self._engine.act(current.id, Verb.RECOVER)
-            story.append(f"{current.id} {current.version} {settled.phase.value}" + _because(settled))
+            steps.append(f"{current.id} {current.version} {settled.phase.value}" + _because(settled))
         _log.info("module_signature.changed", module=current.id, version=current.version)
         return InstallAnswer(
-            record=settled, outcome=_OUTCOMES[compatibility.would], story=(*compatibility.warnings, *story)
+            record=settled, outcome=_OUTCOMES[compatibility.would], steps=(*compatibility.warnings, *steps)
         )
 
     async def _carry_out(
@@ -301,7 +301,7 @@ class Installer:
         with self._packages.signed(record.id, entry):
             if current is None:
                 settled = await self._engine.install(record)
-                story = [f"{record.id} {record.version} {settled.phase.value}" + _because(settled)]
+                steps = [f"{record.id} {record.version} {settled.phase.value}" + _because(settled)]
             else:
                 await self._supply.stamp(current)
                 self._upgrading = f"the upgrade of {record.id} from {current.version} to {record.version}"
@@ -309,9 +309,9 @@ class Installer:
                     upgraded = await self._engine.upgrade(record, rollback=options.rollback)
                 finally:
                     self._upgrading = ""
-                settled, story = upgraded.record, list(upgraded.lines)
+                settled, steps = upgraded.record, list(upgraded.lines)
         _log.info("module.installed", module=record.id, version=record.version, outcome=outcome.value)
-        return InstallAnswer(record=settled, outcome=outcome, story=(*compatibility.warnings, *story))
+        return InstallAnswer(record=settled, outcome=outcome, steps=(*compatibility.warnings, *steps))
 
     async def _settings(
         self, facts: ArchiveFacts, current: PackageRecord | None, options: InstallOptions

@@ -229,8 +229,8 @@ class Convergence:
         if record is None:
             await self._engine.install(fresh)
         else:
-            story = await self._engine.upgrade(fresh, rollback=True)
-            _log.info("module.upgraded", module=id, version=fresh.version, story=list(story.lines))
+            upgraded = await self._engine.upgrade(fresh, rollback=True)
+            _log.info("module.upgraded", module=id, version=fresh.version, story=list(upgraded.lines))
         if order.settings is not None:
             await self._store.note_settings(id, order.settings.sha256)
 

@@ -22,7 +22,7 @@ from corral.daemon.modules.start_gate import StartGate
 from corral.daemon.modules.state_reports import set_entry, state_updates
 from corral.domain.modules.manifest import ModuleHost
 from corral.domain.modules.phases import ModuleIntent, ModulePhase
-from corral.domain.modules.records import STORY_LENGTH, PackageRecord
+from corral.domain.modules.records import HISTORY_LENGTH, PackageRecord
 from corral.modules.capabilities.remote_capabilities import RemoteCapabilities
 from corral.modules.lifecycle.engine import ModuleEngine
 from corral.modules.process import ProcessPool
@@ -276,7 +276,7 @@ def served_since(record: PackageRecord, moment: dt.datetime | None) -> bool:
     counts as ACTIVE."""
     if record.phase is ModulePhase.ACTIVE:
         return True
-    left = [step.at for step in record.story if step.from_phase is ModulePhase.ACTIVE]
+    left = [step.at for step in record.history if step.from_phase is ModulePhase.ACTIVE]
     if left:
         return moment is None or max(left) >= moment
-    return len(record.story) >= STORY_LENGTH and (moment is None or record.story[0].at > moment)
+    return len(record.history) >= HISTORY_LENGTH and (moment is None or record.history[0].at > moment)

@@ -40,7 +40,7 @@ class ModuleUpgradeRolledBackData(ModuleStepData, frozen=True, kw_only=True):
     """Why the new version does not serve."""
 
     previous_version: Previous
-    story: Annotated[list[str], said("What was done, step by step.", ["1.2.0 failed to start"])]
+    steps: Annotated[list[str], said("What was done, step by step.", ["1.2.0 failed to start"])]
 
 
 class ModuleConfiguredData(ModuleStepData, frozen=True, kw_only=True):

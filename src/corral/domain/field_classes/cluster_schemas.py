@@ -100,7 +100,7 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     "ModuleShape": fields(
         open=(
             "id version title description hosts phase intent sha256 size signature on_nodes nodes provides "
-            "requires extensions storage frontend previous_version installed_at updated_at failure story "
+            "requires extensions storage frontend previous_version installed_at updated_at failure history "
             "live revision"
         ),
         text="reason paused_reason",
@@ -119,7 +119,7 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
         ),
         sensitive="log",
     ),
-    "InstalledModule": fields(open="outcome", text="told"),
+    "InstalledModule": fields(open="outcome", text="steps"),
     "ExaminedModule": fields(
         open="ok would id version current_version sha256 size problems requires signature expires_at",
         text="warnings",
@@ -223,7 +223,7 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     "Alternative": fields(open="subject code", text="reason numbers"),
     # domain.modules.records
     "SignatureFacts": fields(open="kind identity key_sha256 legacy blob"),
-    "FailureStory": fields(
+    "FailureDetails": fields(
         open="at cpu_seconds memory_bytes threads",
         text="reason",
         sensitive="message traceback log",

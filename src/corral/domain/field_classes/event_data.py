@@ -114,7 +114,7 @@ EVENT_DATA: Final[Mapping[EventType, Mapping[str, FieldClass]]] = {
     EventType.MODULE_UNINSTALLED: _MODULE,
     EventType.MODULE_UPGRADED: {**_MODULE, **fields(open="previous_version")},
     # What a module raised is otherwise only in logs.
-    EventType.MODULE_UPGRADE_ROLLED_BACK: {**_MODULE, **fields(open="previous_version", sensitive="story")},
+    EventType.MODULE_UPGRADE_ROLLED_BACK: {**_MODULE, **fields(open="previous_version", sensitive="steps")},
     EventType.MODULE_CONFIGURED: {**_MODULE, **fields(open="changed")},
     EventType.MODULE_STORAGE_DROPPED: fields(open="id"),
     # The children are command lines.

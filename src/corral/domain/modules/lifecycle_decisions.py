@@ -16,9 +16,9 @@ import msgspec
 from corral.domain.modules.phases import MODULE_LIFECYCLE, ModuleIntent, ModulePhase, ModuleTrigger
 from corral.domain.modules.records import (
     CAPABILITY_CONFLICT,
-    STORY_LENGTH,
+    HISTORY_LENGTH,
     WAITING_FOR,
-    FailureStory,
+    FailureDetails,
     PackageRecord,
     PhaseStep,
 )
@@ -202,7 +202,7 @@ def stepped(
     reason: str,
     at: dt.datetime,
     version: str = "",
-    failure: FailureStory | None = None,
+    failure: FailureDetails | None = None,
 ) -> PackageRecord:
     """The record after one step, with the step in its history; `IllegalTransition` when the table has none.
     `version`: the version of the step, where that is not the record's own."""
@@ -215,12 +215,12 @@ def stepped(
         phase=phase,
         reason=reason,
         updated_at=at,
-        story=(*record.story, step)[-STORY_LENGTH:],
+        history=(*record.history, step)[-HISTORY_LENGTH:],
         failure=failure if trigger is ModuleTrigger.FAIL else _kept(record, trigger),
     )
 
 
-def _kept(record: PackageRecord, trigger: ModuleTrigger) -> FailureStory | None:
+def _kept(record: PackageRecord, trigger: ModuleTrigger) -> FailureDetails | None:
     """The failure is kept until the module is recovered or replaced."""
     return None if trigger is ModuleTrigger.RECOVER else record.failure
 
@@ -235,7 +235,12 @@ def first_step(record: PackageRecord, *, at: dt.datetime) -> PackageRecord:
         version=record.version,
     )
     return msgspec.structs.replace(
-        record, phase=ModulePhase.INSTALLED, reason="installed", story=(step,), failure=None, data_version=""
+        record,
+        phase=ModulePhase.INSTALLED,
+        reason="installed",
+        history=(step,),
+        failure=None,
+        data_version="",
     )
 
 
@@ -261,7 +266,7 @@ def subject(record: PackageRecord) -> str:
 
 
 def recent(record: PackageRecord) -> list[str]:
-    return [str(step) for step in record.story[-_RECENT_STEPS:]]
+    return [str(step) for step in record.history[-_RECENT_STEPS:]]
 
 
 # --- verbs ---------------------------------------------------------------------------------------

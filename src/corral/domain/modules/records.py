@@ -16,7 +16,7 @@ from corral.domain.records import Record
 
 WAITING_FOR: Final = "waiting_for_capability:"
 """Prefix of the reason of a module that waits for a capability; the capability's id follows."""
-STORY_LENGTH: Final = 30
+HISTORY_LENGTH: Final = 30
 """How many of its last steps a record remembers."""
 SIGNATURE_REFUSED: Final = "signature_refused"
 """The reason of a package whose signature is invalid."""
@@ -36,7 +36,7 @@ class PhaseStep(Record, frozen=True, kw_only=True):
         return f"{self.at:%H:%M:%S} {start} -> {self.to_phase}" + (f" ({self.reason})" if self.reason else "")
 
 
-class FailureStory(Record, frozen=True, kw_only=True):
+class FailureDetails(Record, frozen=True, kw_only=True):
     """The known facts of a failure: kept until the module is recovered or replaced."""
 
     at: dt.datetime
@@ -89,8 +89,8 @@ class PackageRecord(Record, frozen=True, kw_only=True):
     signature: SignatureFacts | None = None
     installed_at: dt.datetime
     updated_at: dt.datetime
-    story: tuple[PhaseStep, ...] = ()
-    failure: FailureStory | None = None
+    history: tuple[PhaseStep, ...] = ()
+    failure: FailureDetails | None = None
     request: str = ""
     """On the controller: the id of the request that changed it last, for log records of what follows on nodes."""
 
@@ -141,7 +141,7 @@ def event_of(from_phase: ModulePhase | None, to_phase: ModulePhase) -> EventType
 
 def phase_events(before: PackageRecord | None, after: PackageRecord) -> list[Draft]:
     """One event for each step that `after` has in its history and `before` had not, in order."""
-    steps = _new_steps(before.story if before else (), after.story)
+    steps = _new_steps(before.history if before else (), after.history)
     return [draft for step in steps for draft in (_draft(after, step), *_conflicts(after, step))]
 
 
@@ -176,13 +176,13 @@ def uninstalled(record: PackageRecord, *, reason: str, at: dt.datetime) -> Draft
     return _draft(record, step)
 
 
-def _new_steps(known: tuple[PhaseStep, ...], story: tuple[PhaseStep, ...]) -> tuple[PhaseStep, ...]:
+def _new_steps(known: tuple[PhaseStep, ...], history: tuple[PhaseStep, ...]) -> tuple[PhaseStep, ...]:
     """The history without the known part: the longest suffix of the one that is a prefix of the other, for a
     history loses its oldest steps as it grows."""
-    for size in range(min(len(known), len(story)), 0, -1):
-        if known[-size:] == story[:size]:
-            return story[size:]
-    return story
+    for size in range(min(len(known), len(history)), 0, -1):
+        if known[-size:] == history[:size]:
+            return history[size:]
+    return history
 
 
 def _draft(record: PackageRecord, step: PhaseStep) -> Draft:

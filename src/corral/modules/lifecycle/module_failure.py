@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Final
 
-from corral.domain.modules.records import SIGNATURE_REFUSED, FailureStory
+from corral.domain.modules.records import SIGNATURE_REFUSED, FailureDetails
 from corral.errors import Code, CorralError
 from corral.modules.process.call_failures import (
     CallOverrun,
@@ -109,13 +109,13 @@ def _described(reason: str, error: CorralError) -> ModuleFailure:
             return ModuleFailure(reason, str(error))
 
 
-def failure_story(failure: ModuleFailure, scope: Scope | None, *, at: dt.datetime) -> FailureStory:
+def failure_details(failure: ModuleFailure, scope: Scope | None, *, at: dt.datetime) -> FailureDetails:
     """The failure as stored with the record. The sample is the process's last: taken from its death, or
     now."""
     sample = failure.sample
     if sample is None and scope is not None and scope.attached:
         sample = scope.process.sample()
-    return FailureStory(
+    return FailureDetails(
         at=at,
         reason=failure.reason,
         message=failure.message[:_MESSAGE_MAX],

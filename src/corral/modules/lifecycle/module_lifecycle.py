@@ -22,7 +22,7 @@ from corral.domain.modules.phases import ModuleIntent, ModulePhase, ModuleTrigge
 from corral.domain.modules.records import PackageRecord
 from corral.modules.lifecycle.engine_deps import EngineDeps
 from corral.modules.lifecycle.loaded_module import LoadedModule, drop_generation
-from corral.modules.lifecycle.module_failure import ModuleFailure, death_failure, failure_story
+from corral.modules.lifecycle.module_failure import ModuleFailure, death_failure, failure_details
 from corral.modules.lifecycle.restart_backoff import SPAWN_ATTEMPTS
 from corral.modules.process.circuit_breaker import CallCounts
 
@@ -223,12 +223,12 @@ class ModuleLifecycle:
         the step is retried."""
         self.pending_failure = failure
         self.unpublished += self.deps.capabilities.clearing_events(self.id, reason=failure.reason)
-        story = failure_story(failure, self.run.scope, at=self.now())
+        details = failure_details(failure, self.run.scope, at=self.now())
         tried = self.run.scope.generation if self.run.scope else None
         try:
             record = await self.change(
                 lambda stored: stepped(
-                    stored, ModuleTrigger.FAIL, reason=failure.reason, at=self.now(), failure=story
+                    stored, ModuleTrigger.FAIL, reason=failure.reason, at=self.now(), failure=details
                 ),
                 also=self.closing_events,
             )

@@ -19,11 +19,11 @@ from corral.domain.events import Draft, EventType
 from corral.domain.modules.lifecycle_decisions import stepped
 from corral.domain.modules.manifest import ModuleHost
 from corral.domain.modules.phases import ModulePhase, ModuleTrigger
-from corral.domain.modules.records import CAPABILITY_CONFLICT, FailureStory, PackageRecord
+from corral.domain.modules.records import CAPABILITY_CONFLICT, FailureDetails, PackageRecord
 from corral.errors import Code, Rejected
 from corral.modules.lifecycle.event_fields import phase_fields
 from corral.modules.lifecycle.loaded_module import LoadedModule, drop_generation
-from corral.modules.lifecycle.module_failure import ModuleFailure, failure_story
+from corral.modules.lifecycle.module_failure import ModuleFailure, failure_details
 from corral.modules.lifecycle.module_lifecycle import ModuleLifecycle
 
 _PLACE: Final = re.compile(r'^ *File "([^"]+)", line ([0-9]+)', re.MULTILINE)
@@ -189,13 +189,13 @@ class Upgrade:
 
     async def _drop_old(self, failure: ModuleFailure, old: PackageRecord) -> None:
         life = self._life
-        story = failure_story(failure, life.run.scope, at=life.now())
+        details = failure_details(failure, life.run.scope, at=life.now())
         if life.run.scope is not None:
             life.deps.capabilities.hold(life.run.scope)
 
         def failed_and_recovered(stored: PackageRecord) -> PackageRecord:
             at = life.now()
-            failed = stepped(stored, ModuleTrigger.FAIL, reason=failure.reason, at=at, failure=story)
+            failed = stepped(stored, ModuleTrigger.FAIL, reason=failure.reason, at=at, failure=details)
             return stepped(failed, ModuleTrigger.RECOVER, reason=_REASON, at=at)
 
         await life.change(failed_and_recovered)
@@ -252,7 +252,7 @@ class Upgrade:
             reason=failure.reason,
             traceback=failure.traceback[-8000:],
         )
-        story = failure_story(failure, new.scope, at=life.now())
+        details = failure_details(failure, new.scope, at=life.now())
         tried = new.scope.generation if new.scope else old.generation
         await new.discard()
         if tried != old.generation:
@@ -260,11 +260,11 @@ class Upgrade:
         if self._rollback or failure.blameless:
             record = await self._roll_back(failure, old)
         else:
-            record = await self._stay_failed(failure, story, old)
+            record = await self._stay_failed(failure, details, old)
         raise UpgradeFailed(record, self._version, failure, tuple(self._lines))
 
     async def _stay_failed(
-        self, failure: ModuleFailure, story: FailureStory, old: PackageRecord
+        self, failure: ModuleFailure, details: FailureDetails, old: PackageRecord
     ) -> PackageRecord:
         """Without rollback: the new version takes the place, FAILED."""
         life = self._life
@@ -274,7 +274,7 @@ class Upgrade:
 
         def failed(stored: PackageRecord) -> PackageRecord:
             taken = self._successor(stored, previous=old.version_of_data)
-            return stepped(taken, ModuleTrigger.FAIL, reason=failure.reason, at=life.now(), failure=story)
+            return stepped(taken, ModuleTrigger.FAIL, reason=failure.reason, at=life.now(), failure=details)
 
         record = await life.change(failed)
         self._add_line(f"{self._version} is FAILED; {old.version} was not brought back, as was asked for.")
@@ -287,7 +287,7 @@ class Upgrade:
         if life.require().phase is ModulePhase.WAITING:
             await life.step(ModuleTrigger.STOP, reason=reason, version=self._version)
         life.closing_events.append(
-            self._event(EventType.MODULE_UPGRADE_ROLLED_BACK, old, reason=failure.reason, story=self._lines)
+            self._event(EventType.MODULE_UPGRADE_ROLLED_BACK, old, reason=failure.reason, steps=self._lines)
         )
         record = await life.converge() or life.require()
         if record.phase is ModulePhase.ACTIVE:
@@ -321,7 +321,7 @@ class Upgrade:
             generation=stored.generation,
             installed_at=stored.installed_at,
             updated_at=self._life.now(),
-            story=stored.story,
+            history=stored.history,
             failure=stored.failure,
         )
 

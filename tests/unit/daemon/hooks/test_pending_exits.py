@@ -18,7 +18,7 @@ from corral.daemon.runs.run_files import RunDirectories
 from corral.daemon.runs.run_hooks import find_pending
 from corral.domain.modules.manifest import Backends, HostBackend, Manifest, ModuleHost
 from corral.domain.modules.phases import ModuleIntent, ModulePhase
-from corral.domain.modules.records import STORY_LENGTH, PackageRecord, PhaseStep
+from corral.domain.modules.records import HISTORY_LENGTH, PackageRecord, PhaseStep
 from corral.sdk.instances import ExitInfo, InstanceHandle
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
@@ -157,11 +157,13 @@ def test_a_mark_that_cannot_be_read_tells_nothing_twice_and_one_that_is_swept_is
 
 
 # --- who should hear ------------------------------------------------------------------------------
-def record(phase: ModulePhase, *story: tuple[ModulePhase, ModulePhase, int], **fields: Any) -> PackageRecord:
+def record(
+    phase: ModulePhase, *history: tuple[ModulePhase, ModulePhase, int], **fields: Any
+) -> PackageRecord:
     """A module with these steps, each so many minutes after noon."""
     steps = tuple(
         PhaseStep(at=NOON + dt.timedelta(minutes=at), from_phase=left, to_phase=to, reason="")
-        for left, to, at in story
+        for left, to, at in history
     )
     backends = Backends(daemon=HostBackend(entrypoint="a:B"))
     manifest = Manifest(
@@ -174,7 +176,7 @@ def record(phase: ModulePhase, *story: tuple[ModulePhase, ModulePhase, int], **f
         size=1,
         manifest=manifest,
         phase=phase,
-        story=steps,
+        history=steps,
         installed_at=NOON,
         updated_at=NOON,
         **fields,
@@ -190,8 +192,8 @@ def record(phase: ModulePhase, *story: tuple[ModulePhase, ModulePhase, int], **f
         (record(P.FAILED, (P.ACTIVE, P.FAILED, 9), (P.WAITING, P.FAILED, 12)), False),
         (record(P.WAITING, (P.ACTIVE, P.STOPPING, 3), (P.ACTIVE, P.STOPPING, 12)), True),
         (record(P.FAILED, (P.WAITING, P.FAILED, 12)), False),
-        (record(P.FAILED, *[(P.WAITING, P.FAILED, 12)] * STORY_LENGTH), True),
-        (record(P.FAILED, *[(P.WAITING, P.FAILED, 9)] * STORY_LENGTH), False),
+        (record(P.FAILED, *[(P.WAITING, P.FAILED, 12)] * HISTORY_LENGTH), True),
+        (record(P.FAILED, *[(P.WAITING, P.FAILED, 9)] * HISTORY_LENGTH), False),
     ],
 )
 def test_whether_a_module_was_there_since_ten_past_noon(found, expected):

@@ -1038,7 +1038,7 @@ class ModuleUpgradeRolledBackData(Struct, frozen=True, kw_only=True):
     """When it happened, in UTC."""
     previous_version: str
     """The version before."""
-    story: tuple[str, ...]
+    steps: tuple[str, ...]
     """What was done, step by step."""
 
 

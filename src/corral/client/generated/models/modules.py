@@ -104,9 +104,9 @@ class Module(Struct, frozen=True, kw_only=True):
     """When it was first installed, in UTC."""
     updated_at: str
     """When it was last changed, in UTC."""
-    failure: FailureStory | None
+    failure: FailureDetails | None
     """What is known about its failure; null: it has not failed."""
-    story: tuple[Step, ...]
+    history: tuple[Step, ...]
     """Its last steps, the oldest first."""
     live: Live | None
     """Its process on the controller; null: it has none."""
@@ -262,7 +262,7 @@ class Frontend(Struct, frozen=True, kw_only=True):
     """Address of this very content; it may be kept for ever."""
 
 
-class FailureStory(Struct, frozen=True, kw_only=True):
+class FailureDetails(Struct, frozen=True, kw_only=True):
     """The known facts of a failure: kept until the module is recovered or replaced."""
 
     at: str
@@ -380,9 +380,9 @@ class InstalledModule(Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     """When it was first installed, in UTC."""
     updated_at: str
     """When it was last changed, in UTC."""
-    failure: FailureStory | None
+    failure: FailureDetails | None
     """What is known about its failure; null: it has not failed."""
-    story: tuple[Step, ...]
+    history: tuple[Step, ...]
     """Its last steps, the oldest first."""
     live: Live | None
     """Its process on the controller; null: it has none."""
@@ -390,7 +390,7 @@ class InstalledModule(Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     """Number of the last change of this document. It is the `ETag` that `If-Match` takes."""
     outcome: InstallOutcome
     """What the request came to."""
-    told: tuple[str, ...]
+    steps: tuple[str, ...]
     """The steps of it, for people."""
 
 

@@ -20,7 +20,7 @@ from corral.controller.sessions.live_nodes import LiveNodes
 from corral.controller.state.cluster_state import ClusterState, StoredRecord
 from corral.domain.modules.manifest import Manifest, ModuleHost, Source
 from corral.domain.modules.phases import ModuleIntent, ModulePhase
-from corral.domain.modules.records import FailureStory, PackageRecord, PhaseStep, SignatureFacts
+from corral.domain.modules.records import FailureDetails, PackageRecord, PhaseStep, SignatureFacts
 from corral.domain.permissions import Permission
 from corral.modules.archive.compatibility import CompatibilityReport, Finding, RequirementView
 from corral.modules.lifecycle.engine import LiveModule
@@ -138,8 +138,8 @@ class ModuleShape(msgspec.Struct, frozen=True, kw_only=True):
     previous_version: str
     installed_at: dt.datetime
     updated_at: dt.datetime
-    failure: FailureStory | None
-    story: list[StepShape]
+    failure: FailureDetails | None
+    history: list[StepShape]
     live: LiveShape | None
     revision: int
 
@@ -148,7 +148,7 @@ class InstalledModule(ModuleShape, frozen=True, kw_only=True, tag_field="kind", 
     """The module as it is now, how it came about, and the steps of that for people."""
 
     outcome: InstallOutcome
-    told: list[str]
+    steps: list[str]
 
 
 class ExaminedModule(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="examined"):
@@ -205,7 +205,7 @@ def installed_shape(
         **_fields(state, modules, nodes, call, stored),
         nodes=node_states(state, modules, nodes, call, stored.record),
         outcome=answer.outcome,
-        told=list(answer.story),
+        steps=list(answer.steps),
     )
 
 
@@ -260,7 +260,7 @@ def _fields(
         "installed_at": record.installed_at,
         "updated_at": record.updated_at,
         "failure": _failure(record, may_read_logs=access.allows_everywhere(Permission.LOGS_READ)),
-        "story": [step_shape(step) for step in record.story],
+        "history": [step_shape(step) for step in record.history],
         "live": live_shape(live, may_read_logs=access.allows_everywhere(Permission.LOGS_READ))
         if live is not None
         else None,
@@ -274,7 +274,7 @@ def step_shape(step: PhaseStep) -> StepShape:
     )
 
 
-def _failure(record: PackageRecord, *, may_read_logs: bool) -> FailureStory | None:
+def _failure(record: PackageRecord, *, may_read_logs: bool) -> FailureDetails | None:
     if record.failure is None or may_read_logs:
         return record.failure
     return msgspec.structs.replace(record.failure, message="", traceback="", log=())

@@ -59,7 +59,7 @@ async def why_module(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
                 + (f": {step.reason}" if step.reason else ""),
                 at=step.at,
             )
-            for step in record.story[-LISTED:]
+            for step in record.history[-LISTED:]
         ],
         would_change=_would_change(record, awaited),
     )
