@@ -217,7 +217,7 @@ def test_an_archive_is_sent_as_a_form_with_the_signature_beside_it(
 def test_a_dry_run_tells_what_is_in_the_way_and_fails(
     corral: Corral, server: StandIn, archive: pathlib.Path
 ) -> None:
-    report = {"kind": "examined", "ok": False, "would": "install", "id": "guest-book", "version": "0.1.0"}
+    report = {"kind": "examined", "ok": False, "action": "install", "id": "guest-book", "version": "0.1.0"}
     problem = {"code": "CAPABILITY_CONFLICT", "message": "'a' provides it", "hint": "pause 'a'"}
     server.answers["POST", MODULES] = (200, {**report, "problems": [problem], "warnings": ["mind the gap"]})
     said = corral("module", "install", str(archive), "--dry-run")
@@ -227,7 +227,7 @@ def test_a_dry_run_tells_what_is_in_the_way_and_fails(
 
 
 EXAMINED = {
-    "kind": "examined", "ok": True, "would": "install", "id": "guest-book", "version": "0.1.0", "sha256": "ab" * 32,
+    "kind": "examined", "ok": True, "action": "install", "id": "guest-book", "version": "0.1.0", "sha256": "ab" * 32,
     "size": 2048, "signature": None, "problems": [], "warnings": ["mind the gap"], "expires_at": None,
 }  # fmt: skip
 

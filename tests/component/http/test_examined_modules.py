@@ -80,7 +80,7 @@ async def test_the_options_of_the_install_count_and_it_can_be_examined_again(
 ) -> None:
     await rig.install(archive("2.0.0"))
     older = await examine(client, archive("1.0.0"))
-    assert (older["ok"], older["would"]) == (False, "downgrade")
+    assert (older["ok"], older["action"]) == (False, "downgrade")
     refused = await install(client, older["sha256"])
     assert refused.status_code == 409
     body = {"sha256": older["sha256"]}

@@ -121,7 +121,7 @@ async def test_a_dry_run_tells_and_does_nothing(client: httpx.AsyncClient, rig: 
     number = rig.state.number
     told = await post(client, module_zip(), dry_run="true")
     assert told.status_code == 200, told.text
-    assert (told.json()["kind"], told.json()["ok"], told.json()["would"]) == ("examined", True, "install")
+    assert (told.json()["kind"], told.json()["ok"], told.json()["action"]) == ("examined", True, "install")
     assert error(await client.get(PLAIN)) == (404, "NOT_FOUND")
     assert rig.state.number == number
     needy = module_zip(api=">=99")

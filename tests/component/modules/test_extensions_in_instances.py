@@ -253,7 +253,7 @@ async def test_a_package_that_lost_its_key_takes_another_signature_with_its_file
         sidecar = Sidecar(kind="sig", content=sign_keyed(path, key.private_pem))
         answers.append((await install(controller, path, sidecar=sidecar)).outcome)
         await controller.app.stop()
-    assert answers == [InstallOutcome.INSTALLED, InstallOutcome.RESIGNED]
+    assert answers == [InstallOutcome.INSTALLED, InstallOutcome.SIGNATURE_UPDATED]
 
 
 async def test_files_of_a_package_whose_signature_no_longer_holds_go_nowhere(

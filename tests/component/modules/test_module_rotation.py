@@ -74,10 +74,10 @@ async def test_keys_are_replaced_as_the_guide_says(cluster: LocalCluster, scratc
     )
     assert modules_of(controller).find("small").signature == same.record.signature
     assert await audited(controller) == audits
-    would = await modules_of(controller).examine(path, sidecar=second, options=InstallOptions())
-    assert (would.would, would.ok) == (Outcome.RESIGN, True)
+    report = await modules_of(controller).examine(path, sidecar=second, options=InstallOptions())
+    assert (report.action, report.ok) == (Outcome.UPDATE_SIGNATURE, True)
     answer = await install(controller, path, sidecar=second)
-    assert answer.outcome is InstallOutcome.RESIGNED
+    assert answer.outcome is InstallOutcome.SIGNATURE_UPDATED
     assert "its new signature was taken" in answer.steps[-1]
     signature = answer.record.signature
     assert signature is not None
@@ -106,7 +106,7 @@ async def test_what_lost_its_key_comes_back_with_another_signature(
         await modules_of(controller).act("small", Verb.RECOVER, actor=OPERATOR)
     ).phase is ModulePhase.FAILED
     answer = await install(controller, path, sidecar=by(new, path))
-    assert (answer.outcome, answer.record.phase) == (InstallOutcome.RESIGNED, ModulePhase.ACTIVE)
+    assert (answer.outcome, answer.record.phase) == (InstallOutcome.SIGNATURE_UPDATED, ModulePhase.ACTIVE)
 
 
 async def test_an_install_without_a_signature_keeps_the_one_that_is_there(

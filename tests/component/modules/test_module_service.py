@@ -219,7 +219,7 @@ async def test_examining_tells_what_would_happen_and_stores_nothing(
 ) -> None:
     modules = modules_of(controller)
     report = await modules.examine(archive(scratch), sidecar=None)
-    assert (report.ok, report.would) == (True, Outcome.INSTALL)
+    assert (report.ok, report.action) == (True, Outcome.INSTALL)
     assert (modules.all(), shelf(controller)) == ([], [])
     bad = await modules.examine(archive(scratch, api=">=9"), sidecar=None)
     assert not bad.ok

@@ -42,7 +42,7 @@ async def test_a_node_that_refused_a_signature_takes_another_and_keeps_it_when_k
     refused = (await wait_at_nodes(controller, "small", n1=("FAILED", "1.0.0")))["n1"]
     assert refused["reason"] == "refused:signature_verification_failed"
     resigned = await install(controller, archive, signature=by_key)
-    assert resigned["outcome"] == "resigned"
+    assert resigned["outcome"] == "signature_updated"
     assert not resigned["nodes"][0]["settled"], "that state is the answer to the signature before"
     await wait_at_nodes(controller, "small", n1=("ACTIVE", "1.0.0"))
     pid = pid_of(daemon)

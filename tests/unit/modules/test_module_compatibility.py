@@ -65,7 +65,7 @@ def judged(manifest: Manifest, *others: PackageRecord, **options: Any) -> Compat
 
 
 @pytest.mark.parametrize(
-    ("here", "new", "would"),
+    ("here", "new", "action"),
     [
         ("1.0.0", "1.0.1", Outcome.UPGRADE),
         ("1.9.0", "1.10.0", Outcome.UPGRADE),
@@ -76,16 +76,16 @@ def judged(manifest: Manifest, *others: PackageRecord, **options: Any) -> Compat
         ("1.10.0", "1.9.0", Outcome.DOWNGRADE),
     ],
 )
-def test_version_and_digest_say_what_it_is(here: str, new: str, would: Outcome) -> None:
+def test_version_and_digest_say_what_it_is(here: str, new: str, action: Outcome) -> None:
     found = judged(module(new), installed(module(here)))
-    assert found.would is would
+    assert found.action is action
     assert found.current_version == here
-    assert found.ok is (would is Outcome.UPGRADE)
+    assert found.ok is (action is Outcome.UPGRADE)
 
 
 def test_nothing_installed_is_an_install() -> None:
     found = judged(module())
-    assert (found.would, found.ok, found.current_version) == (Outcome.INSTALL, True, "")
+    assert (found.action, found.ok, found.current_version) == (Outcome.INSTALL, True, "")
     assert refusal(found) is None
 
 
@@ -94,7 +94,7 @@ def test_the_same_digest_changes_nothing_whatever_stands_around_it() -> None:
     here = installed(module(more=provides), "a" * 64)
     rival = installed(module(id="rival", more=provides))
     found = judged(module(more=provides), here, rival, sdk_version="9.0.0")
-    assert (found.would, found.ok) == (Outcome.NOTHING, True)
+    assert (found.action, found.ok) == (Outcome.NOTHING, True)
 
 
 def test_same_version_and_lower_version_need_to_be_asked_for() -> None:

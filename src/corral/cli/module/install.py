@@ -132,8 +132,8 @@ def _install_examined(
     _show_report(session, report)
     facts = _signer(report.get("signature")), size_text(report.get("size")), f"sha256 {report.get('sha256')}"
     click.echo(printable(", ".join(facts)))
-    if report.get("would") != "nothing":
-        confirm(f"{report.get('would')} {report.get('id')} {report.get('version')}", yes=False)
+    if report.get("action") != "nothing":
+        confirm(f"{_words(report.get('action'))} {report.get('id')} {report.get('version')}", yes=False)
     body = {"sha256": report.get("sha256")}
     try:
         installed: Item = session.client.post(MODULES, body, params=params, timeout=UPLOAD_SECONDS)
@@ -181,7 +181,7 @@ def _show_answer(session: ApiSession, found: Item) -> None:
     lines = found.get("steps") or ()
     for line in lines if len(lines) > 1 else ():
         note(line)
-    show_done(session.output, found, f"{found.get('outcome', 'installed')}: {module_status(found)}")
+    show_done(session.output, found, f"{_words(found.get('outcome', 'installed'))}: {module_status(found)}")
     if session.output == "table":
         show_outcome(found)
     refuse_failed(found)
@@ -197,14 +197,16 @@ def _show_report(session: ApiSession, found: Item) -> None:
             click.echo(printable(f"problem: {problem['message']}" + _then(problem.get("hint"))))
         for warning in found.get("warnings") or ():
             click.echo(printable(f"warning: {warning}"))
-        would = {"nothing": "would change nothing:"}.get(
-            str(found.get("would")), f"would {found.get('would')}"
-        )
-        click.echo(f"{would} {found.get('id')} {found.get('version')}")
+        action = "change nothing:" if found.get("action") == "nothing" else _words(found.get("action"))
+        click.echo(f"would {action} {found.get('id')} {found.get('version')}")
     if not found.get("ok"):
         raise CommandRefused(
             "it cannot be installed as it is", code=str(found.get("code") or "MODULE_INCOMPATIBLE")
         )
+
+
+def _words(value: object) -> str:
+    return str(value).replace("_", " ")
 
 
 def _then(hint: object) -> str:

@@ -57,7 +57,7 @@ class InstallOutcome(enum.StrEnum):
     UPGRADED = "upgraded"
     REPLACED = "replaced"
     DOWNGRADED = "downgraded"
-    RESIGNED = "resigned"
+    SIGNATURE_UPDATED = "signature_updated"
     UNCHANGED = "unchanged"
 
 
@@ -74,7 +74,7 @@ _OUTCOMES: Final = {
     Outcome.UPGRADE: InstallOutcome.UPGRADED,
     Outcome.REPLACE: InstallOutcome.REPLACED,
     Outcome.DOWNGRADE: InstallOutcome.DOWNGRADED,
-    Outcome.RESIGN: InstallOutcome.RESIGNED,
+    Outcome.UPDATE_SIGNATURE: InstallOutcome.SIGNATURE_UPDATED,
     Outcome.NOTHING: InstallOutcome.UNCHANGED,
 }
 _REFUSED: Final = "signature_refused"
@@ -161,7 +161,7 @@ class Installer:
                 await self._tell_conflict(candidate.facts.manifest, refused)
                 raise refused
             current = self._packages.find(compatibility.id)
-            if compatibility.would is Outcome.NOTHING and current is not None:
+            if compatibility.action is Outcome.NOTHING and current is not None:
                 return InstallAnswer(
                     record=current,
                     outcome=InstallOutcome.UNCHANGED,
@@ -169,7 +169,7 @@ class Installer:
                         f"{compatibility.id} {compatibility.version} is installed already, with the same content",
                     ),
                 )
-            if compatibility.would is Outcome.RESIGN and current is not None:
+            if compatibility.action is Outcome.UPDATE_SIGNATURE and current is not None:
                 with self._supply.pinned(current.sha256):
                     return await self._sign_anew(candidate, compatibility, current, actor)
             _refuse_to_hold(current, options)
@@ -230,7 +230,7 @@ class Installer:
             built_in=self._built_in(),
         )
         compatibility = await to_end(work)
-        if not compatibility.ok or compatibility.would in (Outcome.NOTHING, Outcome.RESIGN):
+        if not compatibility.ok or compatibility.action in (Outcome.NOTHING, Outcome.UPDATE_SIGNATURE):
             return compatibility
         spoiled = await self._spoiled(self._package(candidate.facts, options))
         return msgspec.structs.replace(compatibility, warnings=(*compatibility.warnings, *spoiled))
@@ -274,7 +274,7 @@ class Installer:
             steps.append(f"{current.id} {current.version} {settled.phase.value}" + _because(settled))
         _log.info("module_signature.changed", module=current.id, version=current.version)
         return InstallAnswer(
-            record=settled, outcome=_OUTCOMES[compatibility.would], steps=(*compatibility.warnings, *steps)
+            record=settled, outcome=_OUTCOMES[compatibility.action], steps=(*compatibility.warnings, *steps)
         )
 
     async def _carry_out(
@@ -297,7 +297,7 @@ class Installer:
             before=_audited(current) if current else None,
             after=_audited(record),
         )
-        outcome = _OUTCOMES[compatibility.would]
+        outcome = _OUTCOMES[compatibility.action]
         with self._packages.signed(record.id, entry):
             if current is None:
                 settled = await self._engine.install(record)

@@ -121,7 +121,7 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     ),
     "InstalledModule": fields(open="outcome", text="steps"),
     "ExaminedModule": fields(
-        open="ok would id version current_version sha256 size problems requires signature expires_at",
+        open="ok action id version current_version sha256 size problems requires signature expires_at",
         text="warnings",
     ),
     # controller.http.resources.modules.module_verbs

@@ -23,7 +23,7 @@ class Outcome(enum.StrEnum):
     UPGRADE = "upgrade"
     REPLACE = "replace"
     DOWNGRADE = "downgrade"
-    RESIGN = "resign"
+    UPDATE_SIGNATURE = "update_signature"
     """The same bytes with another signature."""
     NOTHING = "nothing"
 
@@ -62,7 +62,7 @@ class CompatibilityReport(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     hosts: tuple[ModuleHost, ...]
     current_version: str = ""
-    would: Outcome
+    action: Outcome
     problems: tuple[Finding, ...] = ()
     warnings: tuple[str, ...] = ()
     requires: tuple[RequirementView, ...] = ()
@@ -93,12 +93,12 @@ def report(
         manifest=manifest,
         installed=installed,
         current=current,
-        would=outcome(facts, current, signature_sha256),
+        action=outcome(facts, current, signature_sha256),
         built_in=built_in,
         replace=replace,
         allow_downgrade=allow_downgrade,
     )
-    unchanged = case.would in (Outcome.NOTHING, Outcome.RESIGN)
+    unchanged = case.action in (Outcome.NOTHING, Outcome.UPDATE_SIGNATURE)
     problems = [] if unchanged else list(_problems(case, sdk_version))
     requires = tuple(_views(case))
     return CompatibilityReport(
@@ -109,7 +109,7 @@ def report(
         size=facts.size,
         hosts=manifest.hosts,
         current_version=current.version if current else "",
-        would=case.would,
+        action=case.action,
         problems=tuple(problems),
         warnings=tuple(_warnings(case, requires, signature)),
         requires=requires,
@@ -132,7 +132,7 @@ def outcome(facts: ArchiveFacts, current: PackageRecord | None, signature_sha256
         return Outcome.INSTALL
     if current.sha256 == facts.sha256:
         stored = current.signature.blob if current.signature else ""
-        return Outcome.RESIGN if signature_sha256 not in ("", stored) else Outcome.NOTHING
+        return Outcome.UPDATE_SIGNATURE if signature_sha256 not in ("", stored) else Outcome.NOTHING
     here, new = parse_version(current.version), parse_version(facts.manifest.version)
     if new == here:
         return Outcome.REPLACE
@@ -143,7 +143,7 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
     manifest: Manifest
     installed: Sequence[PackageRecord]
     current: PackageRecord | None
-    would: Outcome
+    action: Outcome
     built_in: Collection[str]
     replace: bool
     allow_downgrade: bool
@@ -173,14 +173,14 @@ def _problems(case: _Case, sdk_version: str) -> Iterator[Finding]:
 
 def _version_problems(case: _Case, here: str) -> Iterator[Finding]:
     id, version = case.manifest.id, case.manifest.version
-    if case.would is Outcome.REPLACE and not case.replace:
+    if case.action is Outcome.REPLACE and not case.replace:
         yield Finding(
             code=Code.MODULE_VERSION_CONFLICT.name,
             message=f"module {id} {here} is installed with other content",
             hint="raise the version, or install it with --replace",
             field="version",
         )
-    if case.would is Outcome.DOWNGRADE and not case.allow_downgrade:
+    if case.action is Outcome.DOWNGRADE and not case.allow_downgrade:
         yield Finding(
             code=Code.MODULE_VERSION_CONFLICT.name,
             message=f"module {id} is installed as {here}, which is newer than {version}",

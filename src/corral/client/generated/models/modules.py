@@ -30,7 +30,7 @@ class InstallOutcome(OpenEnum):
     DOWNGRADED = "downgraded"
     INSTALLED = "installed"
     REPLACED = "replaced"
-    RESIGNED = "resigned"
+    SIGNATURE_UPDATED = "signature_updated"
     UNCHANGED = "unchanged"
     UPGRADED = "upgraded"
 
@@ -400,7 +400,7 @@ class ExaminedModule(Struct, frozen=True, kw_only=True, tag_field="kind", tag="e
 
     ok: bool
     """Whether an install would succeed, as far as can be seen."""
-    would: str
+    action: str
     """What an install would do."""
     id: str
     """Id of the module in the archive."""

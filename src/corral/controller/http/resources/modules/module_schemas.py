@@ -156,7 +156,7 @@ class ExaminedModule(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
     digest, by the same caller; null: it was not kept."""
 
     ok: bool
-    would: Literal["install", "upgrade", "replace", "downgrade", "resign", "nothing"]
+    action: Literal["install", "upgrade", "replace", "downgrade", "update_signature", "nothing"]
     id: str
     version: str
     current_version: str
@@ -212,7 +212,7 @@ def installed_shape(
 def examined_shape(report: CompatibilityReport, expires_at: dt.datetime | None) -> ExaminedModule:
     return ExaminedModule(
         ok=report.ok,
-        would=report.would.value,
+        action=report.action.value,
         id=report.id,
         version=report.version,
         current_version=report.current_version,
