@@ -119,11 +119,11 @@ class Rules:
     def _promises(self, picture: Picture) -> None:
         room = picture.room
         for id, node in room.nodes.items():
-            # What was promised before a limit was lowered stays.
+            # What was reserved before a limit was lowered stays.
             if room.memory(id) > node["memory_mb"] and self._promised_lately(room, id, "memory_mb"):
-                self.broken("I1", f"{room.memory(id)} of {node['memory_mb']} MB promised on {id}")
+                self.broken("I1", f"{room.memory(id)} of {node['memory_mb']} MB reserved on {id}")
             if room.cpu(id) > node["cpus"] + _SLACK and self._promised_lately(room, id, "cpu"):
-                self.broken("I1", f"{room.cpu(id)} of {node['cpus']} CPUs promised on {id}")
+                self.broken("I1", f"{room.cpu(id)} of {node['cpus']} CPUs reserved on {id}")
         for address in {node["address"] for node in picture.nodes}:
             twice = [key for key, count in room.leased(address).items() if count > 1]
             if twice:
@@ -138,7 +138,7 @@ class Rules:
                 assert list(port_keys(port["port"], port["protocol"])), port
 
     def _promised_lately(self, room: Room, node: str, what: str) -> bool:
-        """Was any of it promised after the node's limits were set?"""
+        """Was any of it reserved after the node's limits were set?"""
         set_at = self._history.last("NODE_CONFIGURED", node)
         return any(
             each.get(what) and self._history.last("INSTANCE_SCHEDULED", id) > set_at

@@ -207,9 +207,9 @@ class Rules:
             found += self._group(group, own, nodes, playing)
             found += await self._registry(group, own)
         for each in nodes:
-            if each["promised_memory_mb"] > each["memory_mb"]:
+            if each["reserved_memory_mb"] > each["memory_mb"]:
                 self.broken(
-                    "I1", f"{each['id']} has promised {each['promised_memory_mb']} of {each['memory_mb']} MB"
+                    "I1", f"{each['id']} has reserved {each['reserved_memory_mb']} of {each['memory_mb']} MB"
                 )
         return found
 
@@ -293,7 +293,7 @@ class Rules:
             for node in nodes
             if node["state"] == "ONLINE"
             and node["admission"] == "open"
-            and node["memory_mb"] - node["promised_memory_mb"] >= group["memory_mb"]
+            and node["memory_mb"] - node["reserved_memory_mb"] >= group["memory_mb"]
         ]
         return [f"I4: {what}, says {reason!r}, and {roomy} have room"] if roomy else []
 

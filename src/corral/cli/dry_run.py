@@ -47,7 +47,7 @@ def refuse_wait(wait: bool) -> None:
 
 def _cut(each: Item) -> str:
     """When players of an instance that leaves are no longer waited for."""
-    seconds = each.get("cut_after_seconds")
+    seconds = each.get("stop_after_seconds")
     if seconds is None or each["players"] == 0:
         return ""
     return f", cut off {f'after {seconds} s' if seconds else 'at once'}"
@@ -60,7 +60,7 @@ def _losses(found: Item) -> Iterator[str]:
         text = _EFFECTS.get(each["effect"], "{id} on node '{node}': {effect}").format_map(each)
         yield f"{text} ({known}{_cut(each)})"
     for each in found["worlds"]:
-        yield f"would leave the world of {each['id']} on node '{each['node']}': {each['place']}"
+        yield f"would leave the world of {each['id']} on node '{each['node']}': {each['directory']}"
 
 
 def ask_about_players(question: str, tell: Callable[[], Item], *, yes: bool) -> None:

@@ -64,19 +64,19 @@ def _admission(node: Item) -> str:
 
 
 def _memory(node: Item) -> str:
-    """What is promised to instances, of what counts for placement."""
+    """Memory reserved for instances, of what counts for placement."""
     total = node.get("memory_mb") or 0
-    return f"{node.get('promised_memory_mb') or 0}/{total} MB" if total else "-"
+    return f"{node.get('reserved_memory_mb') or 0}/{total} MB" if total else "-"
 
 
 def _free_memory(node: Item) -> str:
-    total, promised = node.get("memory_mb") or 0, node.get("promised_memory_mb") or 0
+    total, reserved = node.get("memory_mb") or 0, node.get("reserved_memory_mb") or 0
     if not total:
         return "-"
     capped = (
         f" (at most {cap} MB by operators)" if (cap := (node.get("settings") or {}).get("memory_mb")) else ""
     )
-    return f"{promised} MB promised, {max(0, total - promised)} of {total} MB free{capped}"
+    return f"{reserved} MB reserved, {max(0, total - reserved)} of {total} MB free{capped}"
 
 
 def _host_memory(node: Item) -> str:

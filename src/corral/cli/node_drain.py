@@ -196,7 +196,7 @@ def progress_text(node: Item) -> str:
         ("waiting_room", "waits for room", "wait for room"),
         ("waiting_turn", "waits for its turn", "wait for their turn"),
         ("stopping", "stopping", "stopping"),
-        ("away", "out of reach", "out of reach"),
+        ("unreachable", "out of reach", "out of reach"),
     ):
         if count := int(progress.get(field, 0)):
             parts.append(counted(count, one, many))

@@ -204,7 +204,7 @@ class MissedEvents(msgspec.Struct, frozen=True, kw_only=True):
 
 DATA_DEPTH: Final = 2 * MAX_DEPTH
 """Depth of an event's data in the log: free values of others lie some levels deep in ours."""
-LEFT_OFF: Final = "left_off"
+OMITTED: Final = "omitted"
 """The only key of stand-in data for data that could not be shown; its value is the reason."""
 
 
@@ -212,4 +212,4 @@ def without_data(event: Event, why: str) -> Event:
     """The stand-in of an event whose data cannot be encoded: everything else is as it was, as far as it is
     text that can be encoded."""
     subject = event.subject.encode(errors="replace").decode()
-    return msgspec.structs.replace(event, subject=subject, data={LEFT_OFF: why})
+    return msgspec.structs.replace(event, subject=subject, data={OMITTED: why})

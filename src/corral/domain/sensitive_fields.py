@@ -19,7 +19,7 @@ import msgspec
 from msgspec import inspect
 
 from corral.domain.access import Access
-from corral.domain.events import LEFT_OFF, Draft, Event, EventType
+from corral.domain.events import OMITTED, Draft, Event, EventType
 from corral.domain.field_classes.cluster_schemas import CLUSTER_SCHEMAS
 from corral.domain.field_classes.event_data import EVENT_DATA, EVENT_DOCUMENTS, EVENT_PERMISSIONS
 from corral.domain.field_classes.field_class import FieldClass
@@ -114,7 +114,7 @@ def redacted_event(event: Event) -> Event:
     changed: dict[str, Any] = {}
     for name, value in event.data.items():
         kind = classes.get(name)
-        if kind is FieldClass.OPEN or name == LEFT_OFF:
+        if kind is FieldClass.OPEN or name == OMITTED:
             continue
         if kind is FieldClass.DOCUMENT:
             hidden = _redacted_fields(value, SCHEMAS[EVENT_DOCUMENTS[name]])

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from corral.domain.audit_chain import ChainedEntry, ChainPoint, ChainState
-from corral.domain.events import DATA_DEPTH, LEFT_OFF, START, Cursor, Event, EventType, event_type
+from corral.domain.events import DATA_DEPTH, OMITTED, START, Cursor, Event, EventType, event_type
 from corral.domain.ids import Epoch
 from corral.domain.json_limits import deeper_than
 from corral.errors import Code, Rejected
@@ -103,7 +103,7 @@ def event_of(row: Iterable[Any], *, time: Callable[[Any], dt.datetime]) -> Event
         when = _NO_TIME
     known = event_type(type)
     if known is None:
-        unreadable = {LEFT_OFF: "this version of Corral does not know the event's type", "type": type[:100]}
+        unreadable = {OMITTED: "this version of Corral does not know the event's type", "type": type[:100]}
         return Event(
             cursor=cursor, type=EventType.EVENT_UNREADABLE, subject=subject, at=when, data=unreadable
         )
@@ -114,8 +114,8 @@ def _read_data(data: bytes | str) -> dict[str, Any]:
     try:
         read = _DECODER.decode(data)
     except (ValueError, RecursionError):
-        return {LEFT_OFF: UNREADABLE}
-    return {LEFT_OFF: UNREADABLE} if deeper_than(read, DATA_DEPTH) else read
+        return {OMITTED: UNREADABLE}
+    return {OMITTED: UNREADABLE} if deeper_than(read, DATA_DEPTH) else read
 
 
 def check_cursor(

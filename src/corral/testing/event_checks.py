@@ -5,7 +5,7 @@ from __future__ import annotations
 from corral.controller.app import ControllerApp
 from corral.controller.events.ring import EventSelection
 from corral.domain.event_schemas.catalog import data_fault
-from corral.domain.events import LEFT_OFF
+from corral.domain.events import OMITTED
 
 
 def event_faults(app: ControllerApp) -> list[str]:
@@ -18,5 +18,5 @@ def event_faults(app: ControllerApp) -> list[str]:
     return [
         f"{event.type} '{event.subject}': {fault}"
         for event in events
-        if LEFT_OFF not in event.data and (fault := data_fault(event.type, event.data, whole=True))
+        if OMITTED not in event.data and (fault := data_fault(event.type, event.data, whole=True))
     ]

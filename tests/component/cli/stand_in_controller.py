@@ -18,7 +18,7 @@ NODE = {
     "labels": {"zone": "a"},
     "address": "10.0.0.1",
     "memory_mb": 4096,
-    "promised_memory_mb": 512,
+    "reserved_memory_mb": 512,
     "used_memory_mb": 1024,
     "claims": {"memory_mb": 8192},
     "cpus": 4,

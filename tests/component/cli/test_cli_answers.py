@@ -258,12 +258,12 @@ def test_what_is_promised_on_a_node_is_shown_against_its_limit_and_the_host_apar
         "memory_mb": 256,
         "runtimes": ["process", "tmux"],
     }
-    seen = {"memory_mb": 256, "promised_memory_mb": 48, "used_memory_mb": 1923, "settings": limits}
+    seen = {"memory_mb": 256, "reserved_memory_mb": 48, "used_memory_mb": 1923, "settings": limits}
     node = {**NODE, **seen, "claims": {"memory_mb": 4096}}
     server.answers["GET", "/api/v1/nodes/web-1"] = (200, node)
     server.answers["GET", "/api/v1/nodes"] = (200, {"items": [node], "next_cursor": None})
     rows = [" ".join(line.split()) for line in corral("node", "info", "web-1").stdout.splitlines()]
-    assert "Memory: 48 MB promised, 208 of 256 MB free (at most 256 MB by operators)" in rows
+    assert "Memory: 48 MB reserved, 208 of 256 MB free (at most 256 MB by operators)" in rows
     assert "Host memory: 1923/4096 MB" in rows
     said = "labels trusted.team=x zone-; at most 256 MB; only runtimes process, tmux"
     assert f"Set by operators: {said}" in rows

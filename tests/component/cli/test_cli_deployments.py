@@ -375,10 +375,10 @@ def test_a_dry_run_says_when_players_are_cut_off(server: StandIn, corral: Corral
     found = {
         "changes": [{"group": "lobby", "change": "deployed", "fields": []}],
         "instances": [
-            {**base, "id": "lobby-1", "players": 5, "effect": "stopped_when_empty", "cut_after_seconds": 0},
-            {**base, "id": "lobby-2", "players": 3, "effect": "replaced", "cut_after_seconds": 30},
-            {**base, "id": "lobby-3", "players": 0, "effect": "replaced", "cut_after_seconds": 30},
-            {**base, "id": "lobby-4", "players": 1, "effect": "replaced", "cut_after_seconds": None},
+            {**base, "id": "lobby-1", "players": 5, "effect": "stopped_when_empty", "stop_after_seconds": 0},
+            {**base, "id": "lobby-2", "players": 3, "effect": "replaced", "stop_after_seconds": 30},
+            {**base, "id": "lobby-3", "players": 0, "effect": "replaced", "stop_after_seconds": 30},
+            {**base, "id": "lobby-4", "players": 1, "effect": "replaced", "stop_after_seconds": None},
         ],
         "players": 9,
         "worlds": [],

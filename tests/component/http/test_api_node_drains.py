@@ -388,7 +388,7 @@ async def test_the_question_and_the_dry_run_name_the_deadline_that_there_is(
 
     async def after(**order: Any) -> Any:
         found = (await client.post(f"{NODE}/drain", json=order, params=DRY)).json()
-        return [each["cut_after_seconds"] for each in found["instances"]]
+        return [each["stop_after_seconds"] for each in found["instances"]]
 
     assert await after(deadline_seconds=600) == [600]
     assert await after(deadline_seconds=None) == [None]

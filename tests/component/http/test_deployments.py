@@ -316,7 +316,7 @@ async def test_a_dry_run_names_retired_instances_and_when_their_players_are_cut_
 
     async def leaving(**options: Any) -> list[tuple[Any, ...]]:
         answer = await client.post(f"{GROUPS}/lobby/deploy", json={"options": options}, params=DRY)
-        fields = ("id", "effect", "players", "cut_after_seconds")
+        fields = ("id", "effect", "players", "stop_after_seconds")
         return [tuple(each[field] for field in fields) for each in answer.json()["instances"]]
 
     waited = [("lobby-1", "stopped_when_empty", 5, None), ("lobby-2", "replaced", 3, None)]
@@ -388,7 +388,7 @@ async def test_a_restart_of_all_at_once_names_players_and_worlds_first(
     number = rig.state.number
     dry = (await client.post(path, json=body, params=DRY)).json()
     shown = [
-        (each["id"], each["effect"], each["players"], each["cut_after_seconds"]) for each in dry["instances"]
+        (each["id"], each["effect"], each["players"], each["stop_after_seconds"]) for each in dry["instances"]
     ]
     assert shown == [("smp-1", "restarted", 3, 0)]
     assert dry["changes"][0]["change"] == "restarted"

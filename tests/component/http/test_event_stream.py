@@ -11,7 +11,7 @@ import pytest
 from http_rig import Rig, http_rig
 from sse_client import following
 
-from corral.domain.events import LEFT_OFF, Cursor, Draft, EventType
+from corral.domain.events import OMITTED, Cursor, Draft, EventType
 from corral.domain.permissions import Role
 from corral.store.engine_selection import open_store
 from corral.store.leadership import Leadership
@@ -313,5 +313,5 @@ async def test_poisoned_rows_of_the_log_are_served_with_stand_ins_in_lists_and_s
             streamed = [frame.data for frame in await reader.events(5)]
         assert listed == streamed == newest[:5]
     assert [item["subject"] for item in listed] == ["first", "deep", "garbage", "newer", "last"]
-    assert [LEFT_OFF in item["data"] for item in listed] == [False, True, True, True, False]
+    assert [OMITTED in item["data"] for item in listed] == [False, True, True, True, False]
     assert (listed[3]["type"], listed[3]["data"]["type"]) == ("EVENT_UNREADABLE", "FROM_THE_FUTURE")

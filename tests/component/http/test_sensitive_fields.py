@@ -388,8 +388,8 @@ def test_what_holds_no_secret_is_not_made_anew() -> None:
     free = {"module": "m", "data": {"reason": URL}}
     of_module = msgspec.structs.replace(event, type=EventType.MODULE_EVENT, data=free)
     assert redacted_event(of_module) is of_module
-    left_off = without_data(event, "too deep")
-    assert redacted_event(left_off) is left_off
+    omitted = without_data(event, "too deep")
+    assert redacted_event(omitted) is omitted
 
 
 class NobodyListedThis(msgspec.Struct, frozen=True):

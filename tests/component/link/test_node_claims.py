@@ -130,7 +130,7 @@ async def test_what_is_promised_counts_against_the_limit_of_operators(controller
         await controller.call("PATCH", NODE, {"memory_mb": 256})
         await controller.call("POST", "/api/v1/instances", {"group": "game"})
         node = await controller.call("GET", NODE)
-    assert (node["promised_memory_mb"], node["memory_mb"], node["claims"]["memory_mb"]) == (48, 256, 4096)
+    assert (node["reserved_memory_mb"], node["memory_mb"], node["claims"]["memory_mb"]) == (48, 256, 4096)
 
 
 async def test_a_runtime_that_no_node_has_is_refused_with_the_nearest_one(controller, identity):

@@ -11,7 +11,7 @@ from event_bench import EventBench, delivered, event_bench, subjects, term_on
 from scripted_module import played_scope
 from structlog.testing import capture_logs
 
-from corral.domain.events import LEFT_OFF, Draft, EventType
+from corral.domain.events import OMITTED, Draft, EventType
 from corral.domain.json_limits import MAX_DEPTH
 from corral.domain.modules.manifest import EventsPart
 from corral.errors import Code, CorralError
@@ -347,7 +347,7 @@ async def test_a_poisoned_event_is_delivered_without_its_data_and_the_next_ones_
         await store.close()
     for events in (live, stored):
         assert [event.type for event in events] == ["speaker/SCORE", "GROUP_CREATED", "GROUP_CREATED"]
-        assert [LEFT_OFF in event.data for event in events] == [True, True, False]
+        assert [OMITTED in event.data for event in events] == [True, True, False]
 
 
 @pytest.mark.parametrize(

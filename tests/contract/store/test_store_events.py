@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from store_cases import Desk, House, at_work, drop, happened, put, transaction
 
-from corral.domain.events import DATA_DEPTH, LEFT_OFF, START, Cursor
+from corral.domain.events import DATA_DEPTH, OMITTED, START, Cursor
 from corral.errors import Code, Rejected
 from corral.store.port import Append
 from corral.store.sqlite.engine import DATABASE
@@ -166,7 +166,7 @@ async def test_a_row_that_is_nested_too_deeply_is_served_without_its_data(desk: 
     deep, after = await desk.store.reads.events(first.cursor, limit=10)
     assert (deep.subject, list(deep.data), deep.cursor.sequence) == (
         "deep",
-        [LEFT_OFF],
+        [OMITTED],
         first.cursor.sequence + 1,
     )
     assert (after.subject, after.data) == ("after", {"n": 1})

@@ -15,7 +15,7 @@ from corral.controller.events.frames import RESYNC_REQUIRED
 from corral.controller.events.hub import EventHub
 from corral.controller.events.reader import ATTEMPTS
 from corral.controller.events.ring import EventSelection
-from corral.domain.events import LEFT_OFF, START, Cursor, Event, EventType, MissedEvents
+from corral.domain.events import OMITTED, START, Cursor, Event, EventType, MissedEvents
 from corral.store.rows import check_cursor
 from corral.system.clock import SystemClock
 
@@ -346,5 +346,5 @@ def test_an_event_that_cannot_be_redacted_comes_without_its_data() -> None:
         deep = [deep, ""]
     odd = msgspec.structs.replace(event(1, url=deep), type=EventType.CATALOG_UPDATED)
     shown = EventSelection(redacted=True).shown(odd)
-    assert list(shown.data) == [LEFT_OFF]
+    assert list(shown.data) == [OMITTED]
     assert (shown.cursor, shown.type) == (odd.cursor, odd.type)

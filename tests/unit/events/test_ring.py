@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from corral.controller.events.frames import MAX_FRAME, event_frame
 from corral.controller.events.ring import EventRing, EventSelection
-from corral.domain.events import LEFT_OFF, START, Cursor, EventType
+from corral.domain.events import OMITTED, START, Cursor, EventType
 
 ALL = EventSelection()
 
@@ -130,5 +130,5 @@ def test_an_event_that_cannot_be_encoded_or_is_too_large_is_kept_without_its_dat
     events, cursor = held.events(0, ALL, limit=10)
     assert [each.cursor.sequence for each in events] == [1, 2, 3]
     assert cursor == held.head == Cursor(1, 3)
-    assert list(events[1].data) == [LEFT_OFF]
+    assert list(events[1].data) == [OMITTED]
     assert held.chunk(0, ALL).body == b"".join(map(event_frame, events))

@@ -39,12 +39,12 @@ class DeviceLogin:
     """A login that waits for a person."""
 
     def __init__(
-        self, *, user_code: str, address: str, agent: str, begun_at: dt.datetime, deadline: float
+        self, *, user_code: str, address: str, agent: str, started_at: dt.datetime, deadline: float
     ) -> None:
         self.user_code: Final = user_code
         self.address: Final = address
         self.agent: Final = agent
-        self.begun_at: Final = begun_at
+        self.started_at: Final = started_at
         self.deadline: Final = deadline
         """Of the monotonic clock."""
         self.waiters = 0
@@ -55,7 +55,7 @@ class DeviceLogin:
 
     @property
     def expires_at(self) -> dt.datetime:
-        return self.begun_at + LIFE
+        return self.started_at + LIFE
 
 
 class DeviceLogins:
@@ -88,7 +88,7 @@ class DeviceLogins:
             user_code=self._new_user_code(),
             address=address,
             agent=shown_agent(agent),
-            begun_at=self._clock.now(),
+            started_at=self._clock.now(),
             deadline=now + LIFE.total_seconds(),
         )
         device_code = self._by_device.issue(network_of(address), waiting)

@@ -25,7 +25,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
     id: str
     node: str
-    place: str
+    directory: str
 
 
 class Concerned(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,9 +61,9 @@ def on_node(state: ClusterState, node: str) -> Concerned:
 
 def _world(state: ClusterState, id: str, node: str) -> World:
     found = state.nodes.find(node)
-    directory = found.record.static_directory if found else ""
+    parent = found.record.static_directory if found else ""
     return World(
-        id=id, node=node, place=f"{directory}/{id}" if directory else f"static/{id} in its data directory"
+        id=id, node=node, directory=f"{parent}/{id}" if parent else f"static/{id} in its data directory"
     )
 
 
@@ -212,4 +212,4 @@ def _names(records: Sequence[InstanceRecord]) -> str:
 
 
 def _places(worlds: Sequence[World]) -> str:
-    return short_list((f"'{each.id}' on node '{each.node}' ({each.place})" for each in worlds), _SHOWN)
+    return short_list((f"'{each.id}' on node '{each.node}' ({each.directory})" for each in worlds), _SHOWN)

@@ -96,6 +96,6 @@ def drain_progress_of(drain: NodeDrain, lines: Sequence[DrainLine]) -> DrainProg
         waiting_room=waits[DrainWaitFor.ROOM],
         waiting_turn=waits[DrainWaitFor.TURN],
         stopping=waits[DrainWaitFor.STOP],
-        away=waits[DrainWaitFor.NODE],
+        unreachable=waits[DrainWaitFor.NODE],
         deadline_at=drain.deadline_at,
     )

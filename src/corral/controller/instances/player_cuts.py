@@ -26,7 +26,7 @@ class Leaver(NamedTuple):
     record: InstanceRecord
     retired: bool
     """Does it take no more players already?"""
-    cut_after: int | None
+    stop_after: int | None
     """Its players are cut off so many seconds after it is retired, or from now on if it is; None: never."""
 
 
@@ -61,9 +61,9 @@ def before_players_are_cut(
     if known is not None and known.record is deployment:
         return deployment
     cut = [
-        f"'{each.record.id}' ({counted(count, 'player')}) {cut_text(each.cut_after)}"
+        f"'{each.record.id}' ({counted(count, 'player')}) {cut_text(each.stop_after)}"
         for each in leavers(view, deployment)
-        if each.cut_after is not None and (count := view.players(each.record.id))
+        if each.stop_after is not None and (count := view.players(each.record.id))
     ]
     if cut:
         seconds = deployment.options.drain_seconds

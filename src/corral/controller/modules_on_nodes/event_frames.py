@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from corral.domain.events import LEFT_OFF, Cursor, Event, MissedEvents, former_name
+from corral.domain.events import OMITTED, Cursor, Event, MissedEvents, former_name
 from corral.domain.sensitive_fields import redacted_event
 from corral.modules.services.event_rules import EVENTS_MISSED, name_of
 from corral.modules.services.subscription_delivery import BATCH_BYTES, event_body, missed_body
@@ -54,8 +54,8 @@ def _payload(event: Event, *, former: bool) -> bytes:
     payload = _ENCODER.encode(body)
     if len(payload) <= BATCH_BYTES:
         return payload
-    left_off = {LEFT_OFF: "the event is too large for a module"}
-    return _ENCODER.encode(msgspec.structs.replace(body, data=left_off))
+    omitted = {OMITTED: "the event is too large for a module"}
+    return _ENCODER.encode(msgspec.structs.replace(body, data=omitted))
 
 
 def _event_frame(event: Event, *, former: bool = False) -> ControllerMessage:

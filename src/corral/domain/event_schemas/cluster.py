@@ -35,7 +35,7 @@ class EventUnreadableData(EventData, frozen=True, kw_only=True):
     """What is known of an event of another version."""
 
     type: Annotated[str, said("The name of its type.", "MOON_RISEN")]
-    left_off: Annotated[str, said("Why its data is left off.", "this version does not know the type")]
+    omitted: Annotated[str, said("Why its data is omitted.", "this version does not know the type")]
 
 
 class DocumentUnreadableData(EventData, frozen=True, kw_only=True):

@@ -76,7 +76,7 @@ class NodeDrainProgressData(EventData, frozen=True, kw_only=True):
     waiting_room: Annotated[int, said("No node has room for a replacement.", 0)]
     waiting_turn: Annotated[int, said("Their replacements start, or others come first.", 1)]
     stopping: Annotated[int, said("They are being stopped.", 1)]
-    away: Annotated[int, said("The node is away: it is not known whether they live.", 0)]
+    unreachable: Annotated[int, said("The node is out of reach: it is not known whether they live.", 0)]
     deadline_at: Deadline
 
 

@@ -142,7 +142,7 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     # controller.http.resources.nodes
     "NodeShape": fields(
         open=(
-            "id state state_since admission labels address memory_mb promised_memory_mb used_memory_mb cpus "
+            "id state state_since admission labels address memory_mb reserved_memory_mb used_memory_mb cpus "
             "cpu_usage free_disk_mb instances used_ports runtimes capabilities session last_seen version "
             "host machine_id enrolled_at log_level claims settings stray_count strays drain revision"
         ),
@@ -151,7 +151,7 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     # controller.http.resources.node_summaries
     "NodeSummary": fields(
         open=(
-            "id state state_since admission labels address connected memory_mb promised_memory_mb used_memory_mb "
+            "id state state_since admission labels address connected memory_mb reserved_memory_mb used_memory_mb "
             "cpus cpu_usage free_disk_mb instances stray_count version last_seen revision"
         ),
         text="reason admission_reason",
@@ -171,7 +171,7 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     # controller.http.resources.accounts.device_login
     "DeviceLoginShape": fields(open="user_code page expires_at", shown_once="device_code"),
     # Whoever has the code decides about the login by where it comes from.
-    "WaitingLoginShape": fields(open="user_code address agent begun_at expires_at"),
+    "WaitingLoginShape": fields(open="user_code address agent started_at expires_at"),
     # controller.http.resources.accounts.own_account
     "TotpSetupShape": fields(shown_once="secret uri setup"),
     "RecoveryCodesShape": fields(shown_once="codes"),
@@ -233,7 +233,7 @@ CLUSTER_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     "NodeSettings": fields(open="labels withheld memory_mb cpus runtimes"),
     # domain.planning.drain_progress
     "DrainProgress": fields(
-        open="total moved waiting_players waiting_room waiting_turn stopping away deadline_at",
+        open="total moved waiting_players waiting_room waiting_turn stopping unreachable deadline_at",
     ),
     # modules.archive.compatibility
     "Finding": fields(open="code field", text="message hint"),

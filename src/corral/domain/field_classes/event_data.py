@@ -38,7 +38,7 @@ EVENT_DATA: Final[Mapping[EventType, Mapping[str, FieldClass]]] = {
     EventType.NODE_UNCORDONED: fields(text="reason"),
     EventType.NODE_DRAINING: fields(open="drain by deadline_at shutdown total decision", text="reason"),
     EventType.NODE_DRAIN_PROGRESS: fields(
-        open="drain total moved waiting_players waiting_room waiting_turn stopping away deadline_at"
+        open="drain total moved waiting_players waiting_room waiting_turn stopping unreachable deadline_at"
     ),
     EventType.NODE_DRAINED: fields(open="drain shutdown decision"),
     EventType.NODE_UNDRAINED: fields(open="drain admission decision", text="reason"),
@@ -126,7 +126,7 @@ EVENT_DATA: Final[Mapping[EventType, Mapping[str, FieldClass]]] = {
     EventType.CAPABILITY_CLEARED: {**_CAPABILITY, **fields(text="reason")},
     EventType.CAPABILITY_REBOUND: _CAPABILITY,
     EventType.CAPABILITY_CONFLICT: fields(open="id version module", text="reason"),
-    EventType.EVENT_UNREADABLE: fields(open="type left_off"),
+    EventType.EVENT_UNREADABLE: fields(open="type omitted"),
     EventType.DOCUMENT_UNREADABLE: fields(open="collection id revision", text="reason"),
     EventType.STORE_OLDER_THAN_NODE: fields(open="stored confirmed"),
 }

@@ -41,7 +41,7 @@ GROUP_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     "DryRunShape": fields(open="changes instances players worlds decisions", text="warnings"),
     "GroupChangeShape": fields(open="group change fields"),
     "FieldChangeShape": fields(open="field effect", sensitive="before after"),
-    "TouchedInstance": fields(open="cut_after_seconds id group node players", text="effect"),
+    "TouchedInstance": fields(open="stop_after_seconds id group node players", text="effect"),
     "PlannedShape": fields(open="kind rule group instance node", text="reason"),
     # controller.http.resources.groups.apply
     "ApplyShape": fields(
@@ -183,7 +183,7 @@ GROUP_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     ),
     "FileChangeShape": fields(open="path old_size new_size old_mode new_mode content"),
     # controller.instances.confirmations
-    "World": fields(open="id node place"),
+    "World": fields(open="id node directory"),
     # domain.groups.deployments
     "DeploymentFailure": fields(
         open="at instance incarnation node code phase crash",

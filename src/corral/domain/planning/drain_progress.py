@@ -23,8 +23,8 @@ class DrainProgress(msgspec.Struct, frozen=True, kw_only=True):
     waiting_turn: int = 0
     """Their replacements start, or others come first."""
     stopping: int = 0
-    away: int = 0
-    """The node is away: it is not known whether they live."""
+    unreachable: int = 0
+    """The node is out of reach: it is not known whether they live."""
     deadline_at: dt.datetime | None = None
 
 

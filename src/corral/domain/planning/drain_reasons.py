@@ -72,7 +72,7 @@ def drain_summary(drain: NodeDrain, progress: DrainProgress) -> str:
         (progress.waiting_room, "waits for room elsewhere", "wait for room elsewhere"),
         (progress.waiting_turn, "waits for its turn", "wait for their turn"),
         (progress.stopping, "is stopping", "are stopping"),
-        (progress.away, "is out of reach", "are out of reach"),
+        (progress.unreachable, "is out of reach", "are out of reach"),
     )
     parts += [counted(count, one, many) for count, one, many in waits if count]
     text = f"emptied by {drain.by} since {_time(drain.started_at)}: {', '.join(parts)}"

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from corral.domain.events import DATA_DEPTH, LEFT_OFF, Event, EventType
+from corral.domain.events import DATA_DEPTH, OMITTED, Event, EventType
 from corral.domain.json_limits import deeper_than
 from corral.errors import Code, Rejected, Retryable
 from corral.modules.scope import Scope
@@ -135,7 +135,7 @@ def event_body(event: Event) -> WeighedEvent:
     """The event's body; one that is too large for a frame comes without its data, marked as such. Never
     raises."""
     own = event.type is EventType.MODULE_EVENT
-    data: dict[str, Any] = event.data.get("data", {}) if own and LEFT_OFF not in event.data else event.data
+    data: dict[str, Any] = event.data.get("data", {}) if own and OMITTED not in event.data else event.data
     weight, why = _weight(data), ""
     if weight is None:
         why = "the data of this event cannot be encoded"
@@ -143,7 +143,7 @@ def event_body(event: Event) -> WeighedEvent:
     elif weight > BATCH_BYTES:
         why = "the event is too large for a module"
     if why or weight is None:
-        data, weight = {LEFT_OFF: why}, 400
+        data, weight = {OMITTED: why}, 400
     body = EventBody(
         type=name_of(event),
         subject=subject_of(event),

@@ -123,8 +123,8 @@ class WaitingLogin(Struct, frozen=True, kw_only=True):
     """Where the login was begun."""
     agent: str
     """What the command line called itself."""
-    begun_at: str
-    """When it was begun, in UTC."""
+    started_at: str
+    """When it was started, in UTC."""
     expires_at: str
     """Until when it can be approved, in UTC."""
 

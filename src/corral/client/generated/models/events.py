@@ -306,8 +306,8 @@ class EventUnreadableData(Struct, frozen=True, kw_only=True):
 
     type: str
     """The name of its type."""
-    left_off: str
-    """Why its data is left off."""
+    omitted: str
+    """Why its data is omitted."""
 
 
 class DocumentUnreadableData(Struct, frozen=True, kw_only=True):
@@ -485,8 +485,8 @@ class NodeDrainProgressData(Struct, frozen=True, kw_only=True):
     """Their replacements start, or others come first."""
     stopping: int
     """They are being stopped."""
-    away: int
-    """The node is away: it is not known whether they live."""
+    unreachable: int
+    """The node is out of reach: it is not known whether they live."""
     deadline_at: str | None
     """When what is left is stopped; null: never."""
 

@@ -119,7 +119,7 @@ class Node(Struct, frozen=True, kw_only=True):
     """Host name or address at which players reach it."""
     memory_mb: int
     """Memory that counts for placement, in MiB."""
-    promised_memory_mb: int
+    reserved_memory_mb: int
     """Memory of `memory_mb` that is reserved for its instances, in MiB; the rest is free for placement."""
     used_memory_mb: int
     """Memory in use on the whole host, by whatever runs there, in MiB; 0 while it is not connected. No limit of operators concerns it."""
@@ -250,7 +250,7 @@ class DrainProgress(Struct, frozen=True, kw_only=True):
     """How many wait for a replacement that starts, or for others that come first."""
     stopping: int = 0
     """How many are being stopped."""
-    away: int = 0
+    unreachable: int = 0
     """How many are out of reach with their node."""
     deadline_at: str | None = None
     """When what is left is stopped, in UTC; null: never."""

@@ -343,7 +343,7 @@ class NodeSummary(Struct, frozen=True, kw_only=True):
     """Whether it has a session with the controller now; the load of one that has not is 0."""
     memory_mb: int
     """Memory that counts for placement, in MiB."""
-    promised_memory_mb: int
+    reserved_memory_mb: int
     """Memory of `memory_mb` that is reserved for its instances, in MiB; the rest is free for placement."""
     used_memory_mb: int
     """Memory in use on the whole host, by whatever runs there, in MiB; 0 while it is not connected. No limit of operators concerns it."""
@@ -420,8 +420,8 @@ class TouchedInstance(Struct, frozen=True, kw_only=True):
     """How many players it has; null: unknown."""
     effect: str
     """`stopped`, `stopped_when_empty`, `moved` (to another node, when its replacement there is healthy and its players have left), `waited_for` (its node is out of reach), `replaced` (by another one, in its turn, when its players have left), `restarted` (under its id, likewise), `killed`, `given_up`, `outdated` (it goes on by a former document) or `placement` (it stays on a node that would not be chosen now)."""
-    cut_after_seconds: int | None = None
-    """Of a drain of a node: when its deadline is. With `drain_seconds` of a deployment, and 0 with a restart of all at once: so long after it is retired its players are cut off, or from now on if it is retired already (`stopped_when_empty`); null: they are waited for."""
+    stop_after_seconds: int | None = None
+    """Of a drain of a node: when its deadline is. With `drain_seconds` of a deployment, and 0 with a restart of all at once: so long after it is retired it is stopped, players or not, or from now on if it is retired already (`stopped_when_empty`); null: they are waited for."""
 
 
 class World(Struct, frozen=True, kw_only=True):
@@ -431,8 +431,8 @@ class World(Struct, frozen=True, kw_only=True):
     """Id of the instance whose directory it is."""
     node: str
     """Node that has it."""
-    place: str
-    """Path on that node."""
+    directory: str
+    """Directory on that node."""
 
 
 class Planned(Struct, frozen=True, kw_only=True):

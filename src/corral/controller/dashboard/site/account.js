@@ -151,7 +151,7 @@ function showWaiting(login) {
   waiting = login.user_code;
   find(".agent", form).textContent = shown(browserName(login.agent));
   find(".address", form).textContent = shown(login.address);
-  putTime(find("time", form), login.begun_at);
+  putTime(find("time", form), login.started_at);
   find("#device-find").hidden = true;
   form.hidden = false;
   land(find("p", form)); // not on the button: who presses Enter once more has not read it

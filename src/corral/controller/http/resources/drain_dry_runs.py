@@ -57,8 +57,8 @@ def drain_described(
         for each in living
     }
     until = drain.deadline_at if drain is not None else None
-    cut_after = max(0, round((until - ws.now).total_seconds())) if until is not None else None
-    touched = [touched_instance(each, workload, effects[each.id], cut_after=cut_after) for each in living]
+    stop_after = max(0, round((until - ws.now).total_seconds())) if until is not None else None
+    touched = [touched_instance(each, workload, effects[each.id], stop_after=stop_after) for each in living]
     worlds = [each for each in on_node(ws.state, node).worlds if effects.get(each.id)]
     single = {name for name in groups if sum(stays(each) for each in ws.instances_of(name)) == 1}
     warnings = [

@@ -65,7 +65,7 @@ class TouchedInstance(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     players: int | None
     effect: str
-    cut_after_seconds: int | None = None
+    stop_after_seconds: int | None = None
 
 
 class PlannedShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,7 +179,10 @@ def deployment_described(
     leaving = leavers(view, deployment)
     touched = [
         touched_instance(
-            each.record, workload, "stopped_when_empty" if each.retired else effect, cut_after=each.cut_after
+            each.record,
+            workload,
+            "stopped_when_empty" if each.retired else effect,
+            stop_after=each.stop_after,
         )
         for each in leaving
     ]
@@ -200,7 +203,7 @@ def restart_described(
     workload: Workloads, group: GroupRecord, running: Sequence[InstanceRecord]
 ) -> DryRunShape:
     """What a restart of all these instances of a group at the same time would do."""
-    touched = [touched_instance(each, workload, "restarted", cut_after=0) for each in running]
+    touched = [touched_instance(each, workload, "restarted", stop_after=0) for each in running]
     worlds = world_names(group, running)
     warnings = [f"worlds that are stopped and used again: {worlds}"] if worlds else []
     change = [GroupChangeShape(group=group.spec.name, change="restarted")] if touched else []
@@ -277,7 +280,7 @@ def _drifting(ws: Workspace, group: GroupRecord, workload: Workloads) -> Iterabl
 
 
 def touched_instance(
-    record: InstanceRecord, workload: Workloads, effect: str, *, cut_after: int | None = None
+    record: InstanceRecord, workload: Workloads, effect: str, *, stop_after: int | None = None
 ) -> TouchedInstance:
     return TouchedInstance(
         id=record.id,
@@ -285,5 +288,5 @@ def touched_instance(
         node=record.node,
         players=0 if record.state in NOT_YET_RUNNING else workload.vitals.players_of(record.id),
         effect=effect,
-        cut_after_seconds=cut_after,
+        stop_after_seconds=stop_after,
     )

@@ -33,7 +33,7 @@ class NodeShape(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str]
     address: str
     memory_mb: int
-    promised_memory_mb: int
+    reserved_memory_mb: int
     used_memory_mb: int
     cpus: int
     cpu_usage: float
@@ -83,7 +83,7 @@ def node_shape(
         labels=record.labels,
         address=record.address,
         memory_mb=memory_in_force(record, live),
-        promised_memory_mb=state.reservations.usage(record.id).memory_mb,
+        reserved_memory_mb=state.reservations.usage(record.id).memory_mb,
         used_memory_mb=live.used_memory_mb if live else 0,
         cpus=record.cpus,
         cpu_usage=live.cpu_usage if live else 0.0,

@@ -70,7 +70,7 @@ class NodeSummary(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     connected: bool
     memory_mb: int
-    promised_memory_mb: int
+    reserved_memory_mb: int
     used_memory_mb: int
     cpus: int
     cpu_usage: float
@@ -96,7 +96,7 @@ def node_summary(view: SummaryView, stored: StoredRecord[NodeRecord]) -> NodeSum
         address=record.address,
         connected=live is not None,
         memory_mb=memory_in_force(record, live),
-        promised_memory_mb=state.reservations.usage(record.id).memory_mb,
+        reserved_memory_mb=state.reservations.usage(record.id).memory_mb,
         used_memory_mb=live.used_memory_mb if live else 0,
         cpus=record.cpus,
         cpu_usage=live.cpu_usage if live else 0.0,

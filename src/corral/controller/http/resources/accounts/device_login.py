@@ -37,7 +37,7 @@ class WaitingLoginShape(msgspec.Struct, frozen=True, kw_only=True):
     user_code: str
     address: str
     agent: str
-    begun_at: dt.datetime
+    started_at: dt.datetime
     expires_at: dt.datetime
 
 
@@ -89,7 +89,7 @@ def _shape(waiting: DeviceLogin) -> WaitingLoginShape:
         user_code=shown_user_code(waiting.user_code),
         address=waiting.address,
         agent=waiting.agent,
-        begun_at=waiting.begun_at,
+        started_at=waiting.started_at,
         expires_at=waiting.expires_at,
     )
 
