@@ -139,8 +139,8 @@ def _now(each: Item, found: Item) -> Iterable[str]:
     if topic not in ("need", *_WAITS):
         about = "" if subject == found.get("subject") else f"{subject.partition('/')[2]} "
         where = f"{each['node']}: " if topic == "on_node" else ""
-        verb = "refuses " if topic == "refuses" else ""
-        about = f"{about.strip()}: " if about and topic != "holders" else ""
+        verb = "refuses " if topic == "refused" else ""
+        about = f"{about.strip()}: " if about and topic != "lower_priority" else ""
         rule = f" ({each['rule']})" if each.get("rule") and topic in ("runs", "start", "placement") else ""
         lines = console_end(each.get("lines", ()), indent="  ")
         yield f"  {where}{verb}{about}{each.get('reason', '')}{rule}{lines}"

@@ -584,7 +584,7 @@ async def test_why_tells_the_phase_of_a_module_and_what_it_waits_for(
     assert (told["subject"], told["state"]) == ("module/taker", "WAITING")
     assert "it waits for capability 'test.none'" in told["summary"]
     assert [each["condition"] for each in told["would_change"]] == ["a module provides 'test.none'"]
-    assert {each["topic"] for each in told["now"]} == {"phase", "waits"}
+    assert {each["topic"] for each in told["now"]} == {"phase", "waiting"}
     assert told["chain"][-1]["kind"] == "phase"
     await rig.install(module_zip())
     well = (await client.get(f"{PLAIN}/why")).json()

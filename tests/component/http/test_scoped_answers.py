@@ -114,7 +114,7 @@ async def test_the_chain_of_causes_ends_at_the_scope(fleet: Rig) -> None:
         assert [each["subject"] for each in whole] == ["arena-1", "lobby-1"]
     async with await scoped(fleet, Role.ADMIN, groups=["lobby"]) as lobbies:
         chain = (await why(lobbies, "groups/lobby"))["chain"]
-        assert [each["kind"] for each in chain] == ["cut", "decision"]
+        assert [each["kind"] for each in chain] == ["truncated", "decision"]
         assert "arena" not in json.dumps(chain)
         assert "memory" not in json.dumps(chain)
 

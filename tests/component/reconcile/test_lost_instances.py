@@ -85,7 +85,7 @@ async def test_while_it_is_not_known_which_copy_has_players_everything_says_so(f
     awaited = f"the players of '{first.id}' are reported"
     for subject in ("groups/lobby", f"instances/{first.id}", f"instances/{other}"):
         why = await fleet.controller.call("GET", f"/api/v1/{subject}/why")
-        (told,) = [each for each in why["now"] if each["topic"] == "copies"]
+        (told,) = [each for each in why["now"] if each["topic"] == "duplicates"]
         assert told["reason"].startswith(
             f"'{first.id}' is back on node '{cut.id}'; the number of its players is not known yet: "
             "it is waited for, at most until 20"

@@ -48,7 +48,7 @@ async def test_a_full_node_and_a_cordoned_one_are_named_with_what_would_change_i
     node = await _why(fleet, "nodes/n2")
     assert node["state"] == "CORDONED"
     assert node["summary"].startswith("node 'n2' is ONLINE and cordoned: kernel update")
-    assert [each["subject"] for each in node["now"] if each["topic"] == "refuses"] == ["group/lobby"]
+    assert [each["subject"] for each in node["now"] if each["topic"] == "refused"] == ["group/lobby"]
     assert _conditions(node) == ["uncordon n2"]
     first = await _why(fleet, "nodes/n1")
     [runs] = [each for each in first["now"] if each["topic"] == "runs"]
@@ -339,7 +339,10 @@ async def test_a_chain_that_is_cut_says_so(fleet, cause, cut):
     )
     await fleet.term.ledger.commit(group_decisions("lobby").append(decision))
     chain = (await _why(fleet, "groups/lobby"))["chain"]
-    assert [(each["kind"], each["reason"]) for each in chain] == [("cut", cut), ("decision", "it was so")]
+    assert [(each["kind"], each["reason"]) for each in chain] == [
+        ("truncated", cut),
+        ("decision", "it was so"),
+    ]
 
 
 async def test_instances_with_a_lower_priority_that_have_the_room_are_named(fleet):
@@ -349,5 +352,7 @@ async def test_instances_with_a_lower_priority_that_have_the_room_are_named(flee
     await fleet.running(1, "other")
     await fleet.group(min=1, memory_mb=600)
     await _short(fleet, by="NO_CAPACITY")
-    [held] = [each for each in (await _why(fleet, "groups/lobby"))["now"] if each["topic"] == "holders"]
+    [held] = [
+        each for each in (await _why(fleet, "groups/lobby"))["now"] if each["topic"] == "lower_priority"
+    ]
     assert held["reason"] == "n1 has 'other-1' (priority 10, 600 MB), which are not stopped for it"

@@ -36,7 +36,7 @@ async def test_a_limit_of_an_operator_is_named_and_nobody_is_who_has_not_the_roo
     assert refused["rejected"][0]["reason"] == (
         "500 MB are wanted, 300 of 400 MB are free: lacks 200 MB; the host has 1000 MB, an operator limits it to 400"
     )
-    assert topics(found, "holders") == []
+    assert topics(found, "lower_priority") == []
 
 
 async def test_a_node_and_a_group_that_do_not_exist_are_named(fleet):
@@ -71,7 +71,7 @@ async def test_a_node_that_is_away_with_instances_is_named(fleet):
     await node.drop()
     await eventually(lambda: fleet.record("lobby-1").state == "OFFLINE")
     found = await why(fleet)
-    assert [text.partition(" since ")[0] for text in topics(found, "away")] == [
+    assert [text.partition(" since ")[0] for text in topics(found, "unreachable")] == [
         "n1, which has lobby-1, is DISCONNECTED"
     ]
     assert conditions(found) == ["n1 reconnects", "n1 stays away"]

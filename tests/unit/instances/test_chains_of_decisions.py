@@ -306,7 +306,7 @@ def test_a_chain_is_shown_to_its_root_or_says_that_it_is_cut(history, dropped, k
             continue
         first, *_ = steps = finished(reader.chain(found))
         assert steps[-1].id == decision.id
-        if first.kind == "cut":
+        if first.kind == "truncated":
             assert not whole or len(steps) == LONGEST, steps
         elif first.kind == "event":
             announced = next(each for each in world.events if str(each.cursor) == first.id)

@@ -135,7 +135,7 @@ def _draining(view: PlanView, group: GroupRecord) -> Iterator[ScalingReason]:
 def copies_reasons(found: GroupResult, id: str = "") -> list[ScalingReason]:
     """Why there are more than wanted for now: of all, or of the instance with this id."""
     return [
-        ScalingReason(topic="copies", reason=each.reason, at=each.until)
+        ScalingReason(topic="duplicates", reason=each.reason, at=each.until)
         for each in found.copies
         if not id or each.concerns(id)
     ][:_NAMED]

@@ -1209,7 +1209,7 @@ class Now(Struct, frozen=True, kw_only=True):
     """One thing that is the case now, and why."""
 
     topic: str
-    """What it says: `need`, a decision that would be made now (`start`, `stop`, `promote`, `skip`, `refuse`), `placement`, `desired`, `not_ready`, `holders` (instances with a lower priority that have the room), `drain` (how far a node is emptied, and why an instance is still there), `copies` (a returned instance and its replacement, while it is not known which of them goes), `state`, `room`, `runs`, `refuses`, `phase`, `waits`, `on_node`, `group` or `needed_by`."""
+    """What it says: `need`, a decision that would be made now (`start`, `stop`, `promote`, `skip`, `refuse`), `placement`, `desired`, `not_ready`, `lower_priority` (instances with a lower priority that have the room), `drain` (how far a node is emptied, and why an instance is still there), `duplicates` (a returned instance and its replacement, while it is not known which of them goes), `state`, `room`, `runs`, `refused`, `phase`, `waiting`, `on_node`, `group` or `needed_by`."""
     subject: str
     """What it is about, such as `instance/lobby-1`."""
     reason: str
@@ -1232,7 +1232,7 @@ class Chain(Struct, frozen=True, kw_only=True):
     """One step from what happened first to what followed from it."""
 
     kind: str
-    """`request`, `event`, `crash`, `restart` (by its node), `decision`, `phase` (of a module), `cause` (neither an event nor a request) or `cut` (what came before is not kept, or not for this caller)."""
+    """`request`, `event`, `crash`, `restart` (by its node), `decision`, `phase` (of a module), `cause` (neither an event nor a request) or `truncated` (what came before is not kept, or not for this caller)."""
     id: str
     """Id of the request, event, crash or decision; empty: it has none."""
     subject: str

@@ -245,7 +245,7 @@ class ChainReader:
 
 
 def _cut(reason: str) -> ChainShape:
-    return ChainShape(kind="cut", id="", subject="", rule="", reason=reason, at=None)
+    return ChainShape(kind="truncated", id="", subject="", rule="", reason=reason, at=None)
 
 
 def _event_text(event: Event) -> str:

@@ -120,7 +120,7 @@ def _away(state: ClusterState, record: GroupRecord) -> Iterable[NowShape]:
         named = ", ".join(ids[:_NAMED]) + (", …" if len(ids) > _NAMED else "")
         runs = state.nodes.require(node).record
         since = f"{runs.state} since {runs.state_since:%Y-%m-%d %H:%M:%S} UTC"
-        yield _shape("away", record, f"{node}, which has {named}, is {since}", node=node)
+        yield _shape("unreachable", record, f"{node}, which has {named}, is {since}", node=node)
 
 
 def _named(state: ClusterState, record: InstanceRecord) -> str:

@@ -197,7 +197,7 @@ def _holders(parts: WhyParts, record: GroupRecord, found: GroupResult, access: A
             named = [f"'{each.id}' (priority {spec.priority}, {each.memory_mb} MB)" for each, spec in lower]
             text = f"{refusal.node} has {short_list(named, _NAMED)}, which are not stopped for it"
             subject = f"node/{refusal.node}"
-            shapes.append(NowShape(topic="holders", subject=subject, node=refusal.node, reason=text))
+            shapes.append(NowShape(topic="lower_priority", subject=subject, node=refusal.node, reason=text))
     return shapes
 
 

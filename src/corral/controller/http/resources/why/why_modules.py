@@ -38,7 +38,7 @@ async def why_module(parts: WhyParts, call: ApiCall[None, NoQuery]) -> WhyShape:
         )
     ]
     now += [
-        NowShape(topic="waits", subject=f"module/{record.id}", reason=each.reason)
+        NowShape(topic="waiting", subject=f"module/{record.id}", reason=each.reason)
         for each in parts.modules.engine.capabilities.unresolved()
         if each.module == record.id
     ]

@@ -173,7 +173,7 @@ async def _refused(
             text = refusal.reason
             subject = f"group/{name}"
             found.append(
-                NowShape(topic="refuses", subject=subject, node=id, rule="place.refuse", reason=text)
+                NowShape(topic="refused", subject=subject, node=id, rule="place.refuse", reason=text)
             )
             more = group_counterfactuals(view, group, planned, node=id) if len(changes) < LISTED else ()
             changes += [

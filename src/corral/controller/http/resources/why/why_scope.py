@@ -22,7 +22,7 @@ WhyHandler = Callable[[WhyParts, ApiCall[None, NoQuery]], Awaitable[WhyShape]]
 
 _PERMISSION = Permission.DECISIONS_READ
 _OUTSIDE = ChainShape(
-    kind="cut",
+    kind="truncated",
     id="",
     subject="",
     rule="",
@@ -73,7 +73,7 @@ def _covers(state: ClusterState, access: Access, fact: NowShape) -> bool:
 
 def _is_seen(state: ClusterState, access: Access, step: ChainShape) -> bool:
     """Whether the subject of a step is within the scope; one that is gone is not."""
-    if step.kind == "cut":
+    if step.kind == "truncated":
         return True
     stored = state.instances.find(step.subject)
     if stored is not None:
