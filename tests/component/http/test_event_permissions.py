@@ -50,7 +50,7 @@ HAPPENED = (
     ),
     Draft(type=EventType.DEPLOYMENT_CREATED, subject="dep-1", data={"group": "lobby", "target": 2}),
     Draft(type=EventType.DEPLOYMENT_CREATED, subject="dep-2", data={"group": "arena", "target": 2}),
-    Draft(type=EventType.CRASH_LOOP_STARTED, subject="arena", data={"strikes": 1}),
+    Draft(type=EventType.CRASH_LOOP_STARTED, subject="arena", data={"pauses": 1}),
     Draft(
         type=EventType.CATALOG_UPDATED,
         subject="paper/1",

@@ -78,7 +78,7 @@ EVENTS: dict[EventType, dict[str, Any]] = {
         },
     },
     EventType.MODULE_LEAKED: {"id": "m", "children": [f"17 sh -c login {MARK}"], "threads": ["worker"]},
-    EventType.CRASH_LOOP_STARTED: {"reason": SENTENCE, "strikes": 1},
+    EventType.CRASH_LOOP_STARTED: {"reason": SENTENCE, "pauses": 1},
 }
 
 GROUP: dict[str, Any] = {
@@ -191,7 +191,7 @@ async def plant_sentences(rig: Rig, id: str) -> None:
     await rig.report(id, state=state, reason=SENTENCE, start_failure=failure)
     group = rig.state.groups.require("lobby")
     now = rig.clock.now()
-    pause = CrashLoop(since=now, until=now, strikes=1, reason=SENTENCE)
+    pause = CrashLoop(since=now, until=now, pauses=1, reason=SENTENCE)
     decision = DecisionRecord(
         id=DecisionId("dec-1"),
         cause=SENTENCE,

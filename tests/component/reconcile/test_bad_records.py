@@ -23,7 +23,7 @@ from corral.wire.v1.node_pb2 import ErrorReport
 def without_a_zone(record):
     """A pause until a time that cannot be compared with any other."""
     naive = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - that is the point
-    pause = CrashLoop(since=naive, until=naive, strikes=1, reason="bad")
+    pause = CrashLoop(since=naive, until=naive, pauses=1, reason="bad")
     return msgspec.structs.replace(record, paused=pause)
 
 

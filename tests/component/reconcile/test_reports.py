@@ -34,14 +34,14 @@ async def test_a_group_that_never_starts_is_left_alone_after_three_starts(fleet)
     await eventually(lambda: fleet.term.reconciler._floor_at > seen)
     assert len([s for s in node.ordered if s.group == "lobby"]) == sent
     paused = fleet.group_record()
-    assert paused.paused.strikes == 1
+    assert paused.paused.pauses == 1
     assert "paused" in paused.reason
     started = await fleet.events("CRASH_LOOP_STARTED")
     assert [event["subject"] for event in started] == ["lobby"]
     node.on_start = None
     await fleet.controller.call("POST", "/api/v1/groups/lobby/unpause")
     await fleet.running(2)
-    assert fleet.group_record().strikes == 0
+    assert fleet.group_record().pauses == 0
 
 
 async def test_a_pause_ends_by_time_and_the_next_one_is_longer(fleet):
@@ -52,7 +52,7 @@ async def test_a_pause_ends_by_time_and_the_next_one_is_longer(fleet):
     await fleet.group(min=1, crash_loop=rule)
     await eventually(lambda: fleet.group_record().paused)
     assert len(node.ordered) == 2
-    await eventually(lambda: fleet.group_record().paused and fleet.group_record().paused.strikes == 2)
+    await eventually(lambda: fleet.group_record().paused and fleet.group_record().paused.pauses == 2)
     paused = fleet.group_record().paused
     assert len(node.ordered) == 3, "after a pause it is tried once, not as often as before"
     ended = await fleet.events("CRASH_LOOP_ENDED")

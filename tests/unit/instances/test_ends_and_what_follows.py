@@ -167,5 +167,5 @@ def test_short_matches_end_again_and_again_and_their_group_is_never_paused(on):
         obeyed(world)
         world.wait(1)
     group = world.group()
-    assert (group.paused, group.failures, group.strikes) == (None, (), 0)
+    assert (group.paused, group.failures, group.pauses) == (None, (), 0)
     assert msgspec.to_builtins(group.failed_on) == {}

@@ -442,11 +442,11 @@ def test_pauses_double_up_to_their_bound_and_calm_resets_them(world):
     assert [pause_of(rule, n).total_seconds() for n in (1, 2, 3, 7, 40)] == [60, 120, 240, 3600, 3600]
     for _ in range(3):
         fail(world)
-    assert world.group().paused.strikes == 1
+    assert world.group().paused.pauses == 1
     world.now += dt.timedelta(days=1)
     world.do(lambda ws: end_pause(ws, ws.group("lobby"), by="time"))
     fail(world)
-    assert world.group().strikes == 0, "after a day of calm one failure is the first again"
+    assert world.group().pauses == 0, "after a day of calm one failure is the first again"
 
 
 def fail(world) -> None:

@@ -69,10 +69,10 @@ class CrashingWorld(ReconciledWorld):
 def test_a_change_of_what_a_start_is_made_of_ends_the_pause_and_failures_count_from_then(change):
     world = CrashingWorld()
     world.fail()
-    assert (world.group().paused.strikes, world.there()) == (1, [])
+    assert (world.group().paused.pauses, world.there()) == (1, [])
     world.edit(**change)
     group = world.group()
-    assert (group.paused, group.failures, group.failed_on, group.strikes) == (None, (), {}, 0)
+    assert (group.paused, group.failures, group.failed_on, group.pauses) == (None, (), {}, 0)
     assert world.ends_of_pauses() == ["change"]
     [why] = [each.reason for each in world.made() if each.rule == "crash.pause" and each.kind == "restart"]
     assert why == f"the pause was ended: token:ada changed '{next(iter(change))}'"
@@ -80,7 +80,7 @@ def test_a_change_of_what_a_start_is_made_of_ends_the_pause_and_failures_count_f
     world.fail(RULE.failures - 1)
     assert world.group().paused is None, "the new document has as many tries as the first one had"
     world.fail(1)
-    assert world.group().paused.strikes == 1
+    assert world.group().paused.pauses == 1
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_another_change_of_the_document_leaves_the_pause(change):
     world.fail()
     world.edit(**change)
     world.turn()
-    assert (world.group().paused.strikes, world.there()) == (1, [])
+    assert (world.group().paused.pauses, world.there()) == (1, [])
 
 
 def test_a_new_version_of_its_template_ends_the_pause():

@@ -224,7 +224,7 @@ def test_a_broken_group_delays_no_other(world):
 def test_a_paused_group_starts_nothing_beside_healthy_ones(world):
     put(world, name="looping", min=3)
     put(world, name="fine", min=2)
-    pause = CrashLoop(since=NOW, until=NOW + dt.timedelta(minutes=1), strikes=1, reason="3 failures")
+    pause = CrashLoop(since=NOW, until=NOW + dt.timedelta(minutes=1), pauses=1, reason="3 failures")
     record = msgspec.structs.replace(world.group("looping"), paused=pause)
     world.apply([GROUPS.put("looping", record, expect=world.state.groups.revision("looping"))])
     world.keep_all(["looping", "fine"])

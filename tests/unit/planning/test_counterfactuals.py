@@ -215,7 +215,7 @@ def test_a_skew_needs_another_bound():
 
 
 def test_waits_name_when_they_end():
-    pause = CrashLoop(since=NOW, until=NOW + dt.timedelta(minutes=1), strikes=1, reason="boom")
+    pause = CrashLoop(since=NOW, until=NOW + dt.timedelta(minutes=1), pauses=1, reason="boom")
     found = asked(Snapshot(spec(), [node()], paused=pause))
     assert [(each.condition, each.at) for each in found] == [
         ("the pause ends", pause.until),

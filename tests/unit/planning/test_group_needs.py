@@ -22,7 +22,7 @@ from corral.domain.planning.schedules import scheduled
 from corral.domain.planning.tallies import GroupTally
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-PAUSE = CrashLoop(since=NOW, until=NOW + dt.timedelta(minutes=1), strikes=1, reason="3 failures")
+PAUSE = CrashLoop(since=NOW, until=NOW + dt.timedelta(minutes=1), pauses=1, reason="3 failures")
 
 
 def group(*, min=0, static=False, **fields) -> GroupRecord:

@@ -38,7 +38,7 @@ def count_failure(ws: Workspace, record: InstanceRecord, *, reason: str, crash: 
         group = _without_failures(group)
     rule = group.spec.crash_loop
     now = ws.steady  # else a step of the wall clock would forget failures, or remember old ones
-    strikes = 0 if _calmed_down(group, now) else group.strikes
+    pauses = 0 if _calmed_down(group, now) else group.pauses
     failures = (*group.failures, now)[-rule.failures :]
     since = now - dt.timedelta(seconds=rule.within_seconds)
     failed_on = {each: at for each, at in group.failed_on.items() if at >= since and each != record.node}
@@ -46,7 +46,7 @@ def count_failure(ws: Workspace, record: InstanceRecord, *, reason: str, crash: 
     changed = msgspec.structs.replace(
         group,
         failures=failures,
-        strikes=strikes,
+        pauses=pauses,
         failed_on={**recent, record.node: now},
         failed_basis=basis or record.basis,
     )
@@ -61,28 +61,28 @@ def _differ(failed: str, present: str) -> bool:
 
 
 def _without_failures(group: GroupRecord) -> GroupRecord:
-    return msgspec.structs.replace(group, failures=(), failed_on={}, strikes=0)
+    return msgspec.structs.replace(group, failures=(), failed_on={}, pauses=0)
 
 
 def _calmed_down(group: GroupRecord, now: dt.datetime) -> bool:
     """Has the group been without failures for longer than the last pause and the rule's time together?"""
-    if not group.failures or not group.strikes:
+    if not group.failures or not group.pauses:
         return False
     rule = group.spec.crash_loop
-    quiet = pause_of(rule, group.strikes) + dt.timedelta(seconds=rule.within_seconds)
+    quiet = pause_of(rule, group.pauses) + dt.timedelta(seconds=rule.within_seconds)
     return now - group.failures[-1] > quiet
 
 
-def pause_of(rule: CrashLoopSpec, strikes: int) -> dt.timedelta:
-    """The pause after so many strikes in a row, the first being 1."""
+def pause_of(rule: CrashLoopSpec, pauses: int) -> dt.timedelta:
+    """The length of this pause in a row, the first being 1."""
     longest = max(rule.max_pause_seconds, rule.pause_seconds)
-    return dt.timedelta(seconds=doubled(rule.pause_seconds, strikes - 1, longest=longest))
+    return dt.timedelta(seconds=doubled(rule.pause_seconds, pauses - 1, longest=longest))
 
 
 def _paused(ws: Workspace, group: GroupRecord, what: str, by: str, crash: str) -> GroupRecord:
     rule = group.spec.crash_loop
-    strikes = group.strikes + 1
-    until = ws.now + pause_of(rule, strikes)
+    pauses = group.pauses + 1
+    until = ws.now + pause_of(rule, pauses)
     reason = f"{counted(rule.failures, 'failure')} within {rule.within_seconds} s, the last: {what}"
     made = ws.decide(
         DecisionKind.SKIP,
@@ -90,7 +90,7 @@ def _paused(ws: Workspace, group: GroupRecord, what: str, by: str, crash: str) -
         wake_at=until,
         group=group.spec.name,
         reason=f"left alone until {until:%Y-%m-%d %H:%M:%S} UTC: {reason}",
-        inputs={"failures": len(group.failures), "strikes": strikes},
+        inputs={"failures": len(group.failures), "pauses": pauses},
         causes=(by,),
     )
     ws.event(
@@ -98,12 +98,12 @@ def _paused(ws: Workspace, group: GroupRecord, what: str, by: str, crash: str) -
         group.spec.name,
         until=until.isoformat(),
         reason=reason,
-        strikes=strikes,
+        pauses=pauses,
         decision=made,
     )
-    pause = CrashLoop(since=ws.now, until=until, strikes=strikes, reason=reason, decision=made, crash=crash)
-    ends = ws.boot_moment(pause_of(rule, strikes).total_seconds())
-    return msgspec.structs.replace(group, paused=pause, pause_ends=ends, strikes=strikes)
+    pause = CrashLoop(since=ws.now, until=until, pauses=pauses, reason=reason, decision=made, crash=crash)
+    ends = ws.boot_moment(pause_of(rule, pauses).total_seconds())
+    return msgspec.structs.replace(group, paused=pause, pause_ends=ends, pauses=pauses)
 
 
 def pause_left(group: GroupRecord, *, now: dt.datetime, boot: BootMoment) -> float:

@@ -82,7 +82,7 @@ class CrashLoopStartedData(EventData, frozen=True, kw_only=True):
 
     until: Annotated[str, said("When it is tried again.", "2026-01-01T12:09:00+00:00")]
     reason: Reason
-    strikes: Annotated[int, said("The number of pauses in a row.", 1)]
+    pauses: Annotated[int, said("The number of pauses in a row.", 1)]
     decision: Decision
 
 

@@ -78,7 +78,7 @@ EVENT_DATA: Final[Mapping[EventType, Mapping[str, FieldClass]]] = {
     EventType.DEPLOYMENT_ROLLED_BACK: _DEPLOYMENT,
     EventType.DEPLOYMENT_CANCELLED: _DEPLOYMENT,
     EventType.DEPLOYMENT_SUPERSEDED: _DEPLOYMENT,
-    EventType.CRASH_LOOP_STARTED: fields(open="until strikes decision", text="reason"),
+    EventType.CRASH_LOOP_STARTED: fields(open="until pauses decision", text="reason"),
     EventType.CRASH_LOOP_ENDED: fields(open="by decision"),
     EventType.INSTANCE_SCHEDULED: _RUN,
     EventType.INSTANCE_RESERVED: fields(open="group node decision", text="reason"),

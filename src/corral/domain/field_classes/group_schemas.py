@@ -222,7 +222,7 @@ GROUP_SCHEMAS: Final[Mapping[str, Mapping[str, FieldClass]]] = {
     # domain.groups.instance_records
     "ScaleFloor": fields(open="count until"),
     "LastScale": fields(open="at direction need"),
-    "CrashLoop": fields(open="since until strikes decision crash", text="reason"),
+    "CrashLoop": fields(open="since until pauses decision crash", text="reason"),
     "Hold": fields(open="by since when_empty", text="reason"),
     "StartFailure": fields(open="stage code permanent retry_after_seconds", text="message"),
     # domain.groups.plans

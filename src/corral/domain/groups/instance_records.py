@@ -36,8 +36,8 @@ class CrashLoop(Record, frozen=True, kw_only=True):
 
     since: dt.datetime
     until: dt.datetime
-    strikes: int
-    """How many pauses in a row; the next is longer."""
+    pauses: int = 1
+    """How many pauses in a row; the next is longer. Records from before it had this name have none."""
     reason: str
     decision: str = ""
     """The decision that began it; empty in records from before this was kept."""
@@ -105,7 +105,8 @@ class GroupRecord(Record, frozen=True, kw_only=True):
     paused: CrashLoop | None = None
     pause_ends: BootMoment | None = None
     """The end of the pause by the clock of the controller that began it: `paused.until` moves with the wall clock."""
-    strikes: int = 0
+    pauses: int = 0
+    """How many pauses in a row; a time of calm ends the row."""
     reason: str = ""
     """Why it has fewer instances than desired; empty: it has not."""
     drain_wait: DrainWait | None = None

@@ -712,7 +712,7 @@ class CrashLoopStartedData(Struct, frozen=True, kw_only=True):
     """When it is tried again."""
     reason: str
     """Why, as a sentence for people; empty: there is none."""
-    strikes: int
+    pauses: int
     """The number of pauses in a row."""
     decision: str
     """Id of the decision behind it; empty: there is none."""

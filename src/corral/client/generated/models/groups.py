@@ -738,7 +738,7 @@ class CrashLoop(Struct, frozen=True, kw_only=True):
     """When the pause began, in UTC."""
     until: str
     """When the next start is tried, in UTC."""
-    strikes: int
+    pauses: int = 1
     """How many pauses there were in a row; each is longer than the one before."""
     reason: str
     """The failures that led to the pause."""
