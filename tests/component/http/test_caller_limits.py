@@ -250,7 +250,7 @@ async def test_a_document_with_many_patterns_counts_as_several_requests(data: pa
         async with rig.client(text) as client:
             asked = (client.post("/api/v1/groups?dry_run=true", json=document) for _ in range(4))
             answers = await asyncio.gather(*asked)
-            assert answers[0].status_code == 200
+            assert any(each.status_code == 200 for each in answers)
             assert any(limited(each) for each in answers), "by their bytes all would pass"
 
 
