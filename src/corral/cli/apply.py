@@ -149,7 +149,7 @@ def send_set(
             refusal = refused
     if refusal is None and not errors:
         return answer
-    lines = _error_lines(refusal.details if refusal else (), found.documents, field_name)
+    lines = error_lines(refusal.details if refusal else (), found.documents, field_name)
     count = len(errors) + len(lines)
     failure = CommandRefused(
         refusal.message if refusal and not errors else counted(count, "error"),
@@ -163,7 +163,7 @@ def send_set(
     raise failure
 
 
-def _error_lines(
+def error_lines(
     details: Sequence[Item], documents: Iterable[FileDocument], field_name: Callable[[str], str] = str
 ) -> list[str]:
     by_path = {each.path: each for each in documents}
@@ -222,7 +222,7 @@ def reload_folder(session: ApiSession, *, prune: bool, yes: bool) -> None:
     try:
         answer = session.client.post(f"{GROUPS}/reload", body, timeout=_SECONDS)
     except CommandRefused as refusal:
-        refusal.errors = tuple(_error_lines(refusal.details, ()))
+        refusal.errors = tuple(error_lines(refusal.details, ()))
         if refusal.code != "CONFIRMATION_REQUIRED" or not yes:
             raise
         body["confirm"] = [str(each.get("group", "")) for each in refusal.details]
@@ -240,7 +240,7 @@ def reload_folder(session: ApiSession, *, prune: bool, yes: bool) -> None:
         failure = CommandRefused(
             "some files are refused; their groups stay as they are", hint="correct them and reload"
         )
-        failure.errors = tuple(_error_lines(answer["errors"], ()))
+        failure.errors = tuple(error_lines(answer["errors"], ()))
         raise failure
 
 

@@ -9,7 +9,7 @@ import pathlib
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -18,6 +18,24 @@ from corral.cli.offline_options import offline_config, offline_options
 from corral.errors import CorralError
 
 R = TypeVar("R")
+
+CONTROLLER_SETTINGS: Final = {
+    "data": "data",
+    "http": "http.listen",
+    "grpc": "grpc.listen",
+    "advertise": "grpc.advertise",
+    "bootstrap": "bootstrap.listen",
+    "store": "store.url",
+    "groups": "groups.directory",
+}
+"""The setting of each of a controller's flags."""
+DAEMON_SETTINGS: Final = {
+    "data": "data",
+    "controller": "controllers",
+    "node_id": "node.id",
+    "advertise": "node.advertise",
+    "labels": "node.labels",
+}
 
 
 class Flags:
@@ -105,35 +123,21 @@ def settings_read() -> contextlib.AbstractContextManager[None]:
 @click.pass_context
 def controller(
     ctx: click.Context,
+    /,
     flags: Flags,
-    data: str | None,
-    http: str | None,
-    grpc: str | None,
-    bootstrap: str | None,
-    advertise: str | None,
-    store: str | None,
-    groups: str | None,
     found_cluster: bool,
     accept_older_store: bool,
+    **given: str | None,
 ) -> int:
     """Run a controller until a signal ends it. Every other setting: --print-config."""
     if ctx.invoked_subcommand is not None:
-        given = [name for name in ("--data", "--store", "--config") if ctx.params.get(name[2:])]
-        if given:
+        misplaced = [name for name in ("--data", "--store", "--config") if ctx.params.get(name[2:])]
+        if misplaced:
             raise WrongUsage(
-                f"{given[0]} has to come after '{ctx.invoked_subcommand}'", hint="write it behind"
+                f"{misplaced[0]} has to come after '{ctx.invoked_subcommand}'", hint="write it behind"
             )
         return 0
-    settings = {
-        "data": data,
-        "http.listen": http,
-        "grpc.listen": grpc,
-        "grpc.advertise": advertise,
-        "bootstrap.listen": bootstrap,
-        "store.url": store,
-        "groups.directory": groups,
-        **flags.settings,
-    }
+    settings = {CONTROLLER_SETTINGS[name]: value for name, value in given.items()} | flags.settings
     with settings_read():
         from corral.system.config import load_controller, render
 
@@ -188,24 +192,9 @@ def import_structlog_alone() -> None:
 @click.option("--advertise", metavar="HOST", help="Host that players reach instances at.")
 @click.option("--labels", metavar="K=V,…", help="Labels that groups may select this node by.")
 @role_options
-def daemon(
-    flags: Flags,
-    data: str | None,
-    controller: str | None,
-    join: str | None,
-    node_id: str | None,
-    advertise: str | None,
-    labels: str | None,
-) -> int:
+def daemon(flags: Flags, join: str | None, **given: str | None) -> int:
     """Run a daemon until a signal ends it; its instances keep running. Settings: --print-config."""
-    settings = {
-        "data": data,
-        "controllers": controller,
-        "node.id": node_id,
-        "node.advertise": advertise,
-        "node.labels": labels,
-        **flags.settings,
-    }
+    settings = {DAEMON_SETTINGS[name]: value for name, value in given.items()} | flags.settings
     with settings_read():
         from corral.system.config import load_daemon, render
 

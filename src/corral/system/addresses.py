@@ -103,7 +103,8 @@ def _refused(text: str, why: str, field: str) -> Rejected:
 
 LOOPBACK: Final = "loopback"
 """The key of this host, whichever of its own addresses it used."""
-_DESCRIPTORS: Final = 65_536
+DESCRIPTORS: Final = 65_536
+"""Files that a role may have open, where the system allows so many."""
 
 
 def plain_address(
@@ -168,6 +169,6 @@ def raise_descriptors() -> None:
     """Raise the limit of file descriptors to the maximum: a service holds connections or runs, and the usual
     1024 are few."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    most = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

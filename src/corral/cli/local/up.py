@@ -23,6 +23,7 @@ from corral.cli.terminal.progress_line import ProgressLine
 from corral.system.addresses import Address, parse_address
 from corral.system.config import ControllerConfig, load_controller, load_daemon
 from corral.system.files import DirectoryLock
+from corral.system.listening import bind_problem
 
 _NAMES_SHOWN: Final = 5
 
@@ -183,7 +184,7 @@ def _check_ports(config: ControllerConfig, flags: Mapping[str, object]) -> None:
         listeners.append(("--bootstrap", str(config.bootstrap_address)))
     for flag, text in listeners:
         address = parse_address(text, any_port=True)
-        problem = _bind_problem(address) if address.port else None
+        problem = bind_problem(address) if address.port else None
         if problem is None:
             continue
         derived = flag == "--bootstrap" and not flags["bootstrap.listen"]
@@ -196,16 +197,3 @@ def _check_ports(config: ControllerConfig, flags: Mapping[str, object]) -> None:
             f"port {address.port} on {address.host} ({reason}) {problem_text}",
             hint=f"end what uses it, or choose another with {flag} {other}",
         )
-
-
-def _bind_problem(address: Address) -> int | None:
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    try:
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((address.host, address.port))
-    except socket.gaierror:
-        return errno.EADDRNOTAVAIL
-    except OSError as error:
-        return error.errno
-    return None

@@ -21,7 +21,7 @@ from corral.store.sqlite.read_engine import SqliteReads
 from corral.store.sqlite.threads import DatabaseThread
 from corral.system.files import DirectoryLock, sync_directory
 
-_APPLICATION: Final = 0x436F7272
+APPLICATION: Final = 0x436F7272
 """The file's `application_id`, "Corr": a database of another program is refused."""
 
 _SETTINGS: Final = (
@@ -77,7 +77,7 @@ def _connect(path: pathlib.Path) -> sqlite3.Connection:
 def _claim(db: sqlite3.Connection, path: pathlib.Path) -> None:
     """Mark an empty database as ours; refuse one that belongs to another program."""
     (application,) = db.execute("PRAGMA application_id").fetchone()
-    if application == _APPLICATION:
+    if application == APPLICATION:
         return
     (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application or tables:
@@ -86,7 +86,7 @@ def _claim(db: sqlite3.Connection, path: pathlib.Path) -> None:
             f"{path} is a database of another program",
             hint="use another data directory, or move the file away",
         )
-    db.execute(f"PRAGMA application_id = {_APPLICATION}")
+    db.execute(f"PRAGMA application_id = {APPLICATION}")
 
 
 def _migrate(db: sqlite3.Connection, path: pathlib.Path) -> None:
