@@ -70,7 +70,7 @@ NOUNS: Final = {
     "controller": ("corral.cli.roles:controller", "Run a controller, in the foreground."),
     "daemon": ("corral.cli.roles:daemon", "Run a node's daemon, in the foreground."),
     "local": ("corral.cli.local.instances:local", "Instances of this machine, without any controller."),
-    "doctor": ("corral.cli.doctor.command:doctor", "Check this machine, and say what to change."),
+    "doctor": ("corral.cli.doctor.command:doctor", "Check a node, a controller or groups in files."),
     "completion": ("corral.cli.completion:completion", "Print the script for completion in a shell."),
     "version": ("corral.cli.version:version", "Print the version of this program."),
 }
