@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import pathlib
 import socket
 import subprocess
@@ -207,3 +208,30 @@ def test_a_unit_that_takes_instances_with_it_is_an_error(tmp_path):
     (tmp_path / "ada").touch()
     assert node.unit({}, groups, "ada", lingering=tmp_path).severity is Severity.OK
     assert isinstance(node.unit_properties(), dict)
+
+
+AS_NOBODY = """
+import ctypes, os, pathlib, sys
+from corral.cli.doctor import findings, node_checks, running_role
+from corral.system.config import load_daemon
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+role = running_role.running_role("daemon", load_daemon, {"data": sys.argv[1]}, file=None)
+looks = node_checks.node_looks(role, (30000, 30001))
+for each in findings.findings("node:n1", looks, node_checks.WHY, again="corral doctor node", seconds=60):
+    print(each.id, each.severity.value, each.command, each.found, sep="|")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
+def test_what_others_may_not_look_at_is_advice_to_ask_as_root(tmp_path):
+    (tmp_path / "identity.json").touch()
+    (tmp_path / "daemon.lock").touch()
+    tmp_path.chmod(0o700)
+    done = subprocess.run(
+        [sys.executable, "-c", AS_NOBODY, tmp_path], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [line.split("|") for line in done.stdout.splitlines()]
+    assert {line[0] for line in lines} == set(node.WHY)
+    asked = {line[0] for line in lines if line[1:3] == ["advice", "sudo corral doctor node"]}
+    assert asked == {"process", "data-directory", "identity"}

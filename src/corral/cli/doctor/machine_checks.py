@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import datetime as dt
 import os
@@ -14,6 +15,7 @@ from typing import Final
 from cryptography import x509
 
 from corral.cli.doctor.findings import Looks, Verdict, advice, error, ok
+from corral.cli.doctor.running_role import is_there
 from corral.cli.terminal.values import size_text
 from corral.runtimes.cgroups.systemd import systemd_is_pid_1
 from corral.system.addresses import DESCRIPTORS
@@ -64,7 +66,7 @@ def _proc(file: str) -> str:
 
 def existing(path: pathlib.Path) -> pathlib.Path:
     """The path, or the nearest directory above it that exists."""
-    return next(each for each in (path, *path.parents) if each.exists())
+    return next(each for each in (path, *path.parents) if is_there(each))
 
 
 def disk_space(directory: pathlib.Path, *, reserve_mb: int) -> Verdict:
@@ -115,7 +117,7 @@ def synchronised() -> bool:
 
 def clock(now: dt.datetime, *, synchronised: bool, written: Iterable[pathlib.Path]) -> Verdict:
     command = "timedatectl set-ntp true" if systemd_is_pid_1() else install("chrony")
-    last = max((each.stat().st_mtime for each in written if each.exists()), default=0.0)
+    last = max((each.stat().st_mtime for each in written if is_there(each)), default=0.0)
     if (ahead := last - now.timestamp()) > _SKEW_SECONDS:
         return error(f"the clock went back: files here were written {rough(ahead)} after now", command)
     if not synchronised:
@@ -136,6 +138,8 @@ def open_files(limits: str, *, unit: str) -> Verdict:
 def process(pid: int, role: str, data: pathlib.Path) -> Verdict:
     if pid:
         return ok(f"the {role} of {data} runs, as process {pid}")
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        (data / f"{role}.lock").open().close()  # else it is not known
     start = f"systemctl start corral-{role}" if systemd_is_pid_1() else f"corral {role} --data {data}"
     return advice(f"no {role} runs in {data}", start)
 

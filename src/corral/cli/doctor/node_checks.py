@@ -58,7 +58,7 @@ def node_looks(role: RunningRole[DaemonConfig], ports: tuple[int, int]) -> Looks
     config, pid = role
     data, instances = config.data, config.instances
     place = pathlib.Path(f"/proc/{pid}") if pid else data
-    uid = place.stat().st_uid if place.exists() else os.geteuid()
+    uid = machine.existing(place).stat().st_uid
     shared = not uid and not instances.development
     now, logs = dt.datetime.now(dt.UTC), (data / "logs" / "daemon.log", data / "identity.json")
     own_groups = f"/proc/{pid}/cgroup" if pid else os.devnull
@@ -122,9 +122,7 @@ def control_groups(choice: str, mounted: Hierarchies, *, uid: int) -> Verdict:
     if mounted.unified is None and not mounted.controllers:
         return advice("none are mounted", "mount -t cgroup2 none /sys/fs/cgroup")
     if uid:
-        return advice(
-            f"a daemon of {name_of(uid)} may make none; only root may", "systemctl start corral-daemon"
-        )
+        return advice(f"a daemon of {name_of(uid)} may make none", "sudo corral daemon --config FILE")
     place = mounted.unified or next(iter(mounted.controllers.values()))
     if os.statvfs(place).f_flag & os.ST_RDONLY:
         return advice(f"they are mounted read-only at {place}", f"mount -o remount,rw {place}")

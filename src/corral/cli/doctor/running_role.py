@@ -34,7 +34,7 @@ def running_role(
     """`given`: settings of the command line, which find the role; the process, where it runs, knows better. Raises
     `Rejected` when they are refused."""
     named, data = file or os.environ.get("CORRAL_CONFIG"), given.get("data")
-    if data and (pathlib.Path(data) / _UP).exists() and (pathlib.Path(data) / role).is_dir():
+    if data and is_there(pathlib.Path(data, _UP)) and is_there(pathlib.Path(data, role)):
         data = str(pathlib.Path(data, role).absolute())  # that of `corral up`
     config, _ = load(pathlib.Path(named) if named else None, os.environ, {**given, "data": data})
     pid = lock_holder(config.data / f"{role}.lock")
@@ -44,6 +44,11 @@ def running_role(
         if pid:
             config = _settings_of_process(role, load, pid)
     return RunningRole(config, pid)
+
+
+def is_there(path: pathlib.Path) -> bool:
+    """False also where this user may not look."""
+    return os.path.exists(path)  # noqa: PTH110 - raises nothing
 
 
 def lock_holder(lock: pathlib.Path) -> int:
