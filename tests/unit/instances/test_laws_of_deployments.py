@@ -189,6 +189,7 @@ def test_the_surge_of_a_deployment_is_not_shown_as_wanted_where_players_decide()
 
 
 @pytest.mark.system
+@pytest.mark.timeout(300)
 @settings(max_examples=150, **SLOW)
 @given(deployed_documents, histories)
 def test_deployments_end_in_many_histories(document: dict[str, Any], history: list[Any]) -> None:

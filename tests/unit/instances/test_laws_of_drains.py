@@ -192,6 +192,7 @@ def test_a_drain_ends_and_keeps_as_many_healthy_as_it_has_to(
 
 
 @pytest.mark.system
+@pytest.mark.timeout(300)
 @settings(max_examples=150, **SLOW)
 @given(documents, histories)
 def test_drains_end_in_many_histories(document: dict[str, Any], history: list[Any]) -> None:
