@@ -109,7 +109,7 @@ def test_late_words_about_the_first_of_two_runs_change_nothing(world, first):
 @pytest.mark.trap("T73")
 def test_an_unexecuted_run_that_its_node_begins_again_under_another_nonce_is_no_second_run(world, first):
     tell(world, PREPARING, first, "n-a", begun=0)
-    tell(world, PREPARING, first, "n-b", begun=0)
+    world.open(N1, listed(world, first, "n-b", PREPARING))
     assert run_of(world) == (first, "n-b", InstanceState.PREPARING)
     assert tell(world, CRASHED, first, "n-a", code=1) is None
     crash(world, first, "n-c", code=2)
@@ -117,6 +117,19 @@ def test_an_unexecuted_run_that_its_node_begins_again_under_another_nonce_is_no_
     assert run_of(world) == (first, "n-c", InstanceState.CRASHED)
     assert ends(world) == [(first, True)]
     assert world.record("lobby-1").restarts == 0
+
+
+@pytest.mark.trap("T73")
+@pytest.mark.parametrize("known", [True, False], ids=["reported-before", "in-the-spool"])
+def test_an_unexecuted_run_keeps_the_nonce_of_the_handshake_whatever_the_spool_still_has(world, first, known):
+    if known:
+        tell(world, PREPARING, first, "n-a", begun=0)
+    world.open(N1, listed(world, first, "n-b", PREPARING))
+    tell(world, PREPARING, first, "n-a", begun=0)
+    assert run_of(world) == (first, "n-b", InstanceState.PREPARING)
+    tell(world, RUNNING, first, "n-b")
+    tell(world, STOPPED, first, "n-b", code=0)
+    assert run_of(world) == (first, "n-b", InstanceState.STOPPED)
 
 
 @pytest.mark.trap("T72")
@@ -139,15 +152,17 @@ def test_another_run_that_its_node_names_without_a_number_has_that_of_the_presen
     assert run_of(world) == (first, "n-b", InstanceState.RUNNING)
 
 
-def listed(world, number: int, nonce: str) -> wire.RunningInstance:
+def listed(
+    world, number: int, nonce: str, state: wire.InstanceState.ValueType = RUNNING
+) -> wire.RunningInstance:
     return wire.RunningInstance(
         instance_id="lobby-1",
         group="lobby",
-        state=RUNNING,
+        state=state,
         incarnation=number,
         nonce=nonce,
         pid=9,
-        started_at_ms=BEGUN,
+        started_at_ms=BEGUN if state == RUNNING else 0,
     )
 
 

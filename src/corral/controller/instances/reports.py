@@ -74,7 +74,7 @@ def fold_report(ws: Workspace, node: NodeId, report: RunReport, *, present: bool
         return _stray(record, report, reason, ours=False)
     if where is not StartOwnership.KNOWN:
         return None
-    if report.started_at is not None or not live(report.state):
+    if not _is_unexecuted(report):
         record = note_earlier_run(ws, record, report.incarnation, report.nonce, ended=False)
     kin = run_relation(record, report.incarnation, report.nonce)
     if kin is RunRelation.EARLIER and present and live(report.state):
@@ -98,7 +98,13 @@ def fold_report(ws: Workspace, node: NodeId, report: RunReport, *, present: bool
         record = _announce_end_before(ws, record, report, decided=kin is RunRelation.SAME)
     if kin not in (RunRelation.SAME, RunRelation.RESTARTED, RunRelation.REPEATED):
         return None
+    if report.nonce not in ("", record.nonce) and record.nonce and not present and _is_unexecuted(report):
+        return None  # from before the node began it again under the nonce that its handshake has listed
     return _advance(ws, record, report)
+
+
+def _is_unexecuted(report: RunReport) -> bool:
+    return live(report.state) and report.started_at is None
 
 
 def _announce_end_before(
