@@ -127,6 +127,8 @@ async def test_a_static_instance_comes_back_under_its_id_with_its_world(cluster,
     await eventually(lambda: state_of(depot) == "RUNNING")
     first = depot.state.instances.require("lobby-1").record
     assert first.home == "n1"
+    begun = daemon.config.data / "static/lobby-1/world.txt"
+    await eventually(lambda: begun.exists() and begun.read_text())
     await controller.call("POST", "/api/v1/instances/lobby-1/kill?wait=stopped", {})
     await controller.call("POST", "/api/v1/instances/lobby-1/restart", {})
     await eventually(lambda: depot.state.instances.require("lobby-1").record.incarnation > first.incarnation)

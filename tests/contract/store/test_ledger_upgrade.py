@@ -95,7 +95,8 @@ async def test_ledgers_of_an_earlier_form_are_upgraded_also_after_kill_9(real_ho
         await killed_after(real_house, ledgers)
         store = await real_house.open()
         earlier_form, total = await stored_runs(store)
-        assert (earlier_form <= before - ledgers, total) == (True, len(NODES) + 1)
+        left = max(0, before - ledgers)  # the one that was killed may have done more than it was waited for
+        assert (earlier_form <= left, total) == (True, len(NODES) + 1)
         before = earlier_form
         await real_house.close()
     store = await real_house.open()
